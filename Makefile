@@ -1,0 +1,187 @@
+# queenfs - plain make; `make help` says what there is.
+#
+# SANITIZE=address|undefined|thread builds into a directory of its own, so that switching
+# needs no clean. WERROR= turns warnings back into warnings.
+
+VERSION := 0.1.0
+PREFIX ?= /usr/local
+WERROR ?= -Werror
+
+ifneq ($(filter-out address undefined thread,$(SANITIZE)),)
+$(error SANITIZE is address, undefined or thread)
+endif
+
+BUILD := build$(addprefix /,$(SANITIZE))
+LIB := $(BUILD)/libqueen.a
+BIN := $(BUILD)/queenfs
+
+STORE_OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard store/*.c))
+FS_OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard fs/*.c))
+UNIT_TESTS := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
+BENCHES := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/*.c))
+C_FILES := $(wildcard store/*.c fs/*.c tests/*/*.c)
+H_FILES := $(wildcard store/*.h fs/*.h tests/*/*.h)
+
+LIBRARIES := 'fuse3 >= 3.14' 'sqlite3 >= 3.40' inih
+PACKAGES := build-essential pkg-config libfuse3-dev fuse3 libsqlite3-dev sqlite3 \
+	libinih-dev libcmocka-dev bats perl attr python3
+
+# Include directories of libraries are -isystem: their headers are not ours to warn about.
+LIB_CFLAGS := $(patsubst -I%,-isystem %,$(shell pkg-config --cflags $(LIBRARIES) 2>/dev/null))
+FUSE_LIBS := $(shell pkg-config --libs fuse3 inih 2>/dev/null)
+SQLITE_LIBS := $(shell pkg-config --libs sqlite3 2>/dev/null)
+
+ifdef SANITIZE
+HARDEN := -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer
+else
+HARDEN := -D_FORTIFY_SOURCE=2
+endif
+DEFINES := -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 \
+	-DQUEENFS_VERSION='"$(VERSION)"' -Istore -Ifs $(LIB_CFLAGS)
+FUSE_VERSION := -DFUSE_USE_VERSION=312
+WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla $(WERROR)
+ALL_CFLAGS = -std=c11 -O2 -g -fPIE -fstack-protector-strong $(HARDEN) $(WARNINGS) \
+	$(DEFINES) -MMD -MP $(CFLAGS)
+ALL_LDFLAGS := -pie -pthread -Wl,-z,relro,-z,now $(filter -fsanitize=%,$(HARDEN)) $(LDFLAGS)
+
+.PHONY: all run stop test test-programs bench bench-programs check-layers deps lint format \
+	install uninstall clean help libraries
+.DELETE_ON_ERROR:
+
+all: $(LIB) $(BIN)
+
+help:
+	@echo "make              build $(BIN) and $(LIB)"
+	@echo "make run          mount the store ./queen.db at ./mnt; make stop unmounts it"
+	@echo "make test         everything that has to pass; FILES='tests/fs/13_daemon.bats'"
+	@echo "                  selects, JOBS=2 runs files at once"
+	@echo "make bench        build and run the benchmarks"
+	@echo "make deps         install the Debian packages that build and tests need"
+	@echo "make check-layers is the wall between store/ and fs/ whole?"
+	@echo "make lint format  clang-format, clang-tidy and cppcheck; clang-format -i"
+	@echo "make install      DESTDIR= PREFIX=$(PREFIX); make uninstall"
+	@echo "make clean        remove build/"
+	@echo "SANITIZE=address|undefined|thread, WERROR= and CFLAGS= go with most of them"
+
+# ---- building ----------------------------------------------------------------------
+
+libraries:
+	@pkg-config --exists $(LIBRARIES) || { echo "queenfs needs libfuse 3.14, SQLite 3.40" \
+		"and inih with their headers: make deps installs them" >&2; exit 1; }
+
+$(FS_OBJECTS): DEFINES += $(FUSE_VERSION)
+
+$(BUILD)/%.o: %.c Makefile | libraries
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -c -o $@ $<
+
+$(LIB): $(STORE_OBJECTS)
+	rm -f $@
+	$(AR) rcs $@ $^
+
+$(BIN): $(FS_OBJECTS) $(LIB)
+	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(FUSE_LIBS) $(SQLITE_LIBS)
+
+$(BUILD)/tests/test_%: $(BUILD)/tests/unit/test_%.o $(LIB)
+	$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(SQLITE_LIBS)
+
+$(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o
+	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(FUSE_LIBS) $(SQLITE_LIBS)
+
+.SECONDARY: $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/*/*.c))
+-include $(wildcard $(BUILD)/*/*.d $(BUILD)/tests/*/*.d)
+
+# ---- trying it out -----------------------------------------------------------------
+
+# The sub-make reads the libraries' flags once they are surely installed.
+run: deps
+	@if mountpoint -q mnt && stat -f mnt >/dev/null 2>&1; then \
+		echo "already mounted at ./mnt (make stop unmounts it)"; \
+	else \
+		$(MAKE) --no-print-directory all && { mkdir mnt 2>/dev/null || :; } && \
+		$(BIN) -c queenfs.ini queen.db mnt && \
+		echo "mounted at ./mnt; try:" && \
+		echo "mkdir mnt/queues/jobs" && \
+		echo "echo 'resize photo-1.png' >> mnt/queues/jobs/push" && \
+		echo "cat mnt/queues/jobs/pop"; \
+	fi
+
+stop:
+	@if grep -qF ' $(CURDIR)/mnt ' /proc/self/mountinfo; then \
+		fusermount3 -u mnt || umount mnt; \
+	else echo "nothing is mounted at ./mnt"; fi
+
+# ---- checks ------------------------------------------------------------------------
+
+test: deps
+	@$(MAKE) --no-print-directory all test-programs
+	@MAKEFLAGS= BUILD='$(BUILD)' SANITIZE='$(SANITIZE)' JOBS='$(JOBS)' tests/run $(FILES)
+
+test-programs: $(UNIT_TESTS)
+
+bench: deps
+	@$(MAKE) --no-print-directory all bench-programs
+	@if [ -x tests/bench/run ]; then \
+		QUEENFS='$(BIN)' BENCH_BIN='$(BUILD)/tests/bench' tests/bench/run; fi
+
+bench-programs: $(BENCHES)
+
+# store/ never sees FUSE, fs/ never sees SQLite or the inside of store/.
+check-layers: $(LIB)
+	@! grep -nE '#[[:space:]]*include[[:space:]]*[<"](.*/)?fuse' store/*.[ch]
+	@! grep -nE '#[[:space:]]*include[[:space:]]*[<"](.*/)?(sqlite3|store_int)\.h' fs/*.[ch]
+	@! nm -u $(LIB) | grep -E '\bfuse_'
+	@echo "store/ and fs/ keep to their sides"
+
+# Left out: what has no answer in C11 (memcpy_s), a check that takes every va_start() for
+# missing, and what is a matter of taste.
+TIDY := -*,clang-analyzer-*,bugprone-*,misc-redundant-expression,performance-*,$\
+	-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling,$\
+	-clang-analyzer-valist.Uninitialized,-bugprone-suspicious-string-compare,$\
+	-bugprone-easily-swappable-parameters,-bugprone-narrowing-conversions,$\
+	-bugprone-reserved-identifier,-bugprone-assignment-in-if-condition
+
+lint:
+	clang-format --dry-run -Werror $(C_FILES) $(H_FILES)
+	clang-tidy --quiet --warnings-as-errors='*' --checks='$(TIDY)' \
+		$(filter-out fs/%,$(C_FILES)) -- -std=c11 $(DEFINES)
+	clang-tidy --quiet --warnings-as-errors='*' --checks='$(TIDY)' \
+		$(filter fs/%,$(C_FILES)) -- -std=c11 $(DEFINES) $(FUSE_VERSION)
+	cppcheck --quiet --std=c11 --library=posix,bsd --inline-suppr --error-exitcode=1 \
+		--enable=warning,performance,portability $(filter-out -isystem /usr%,$(DEFINES)) store fs tests
+
+format:
+	clang-format -i $(C_FILES) $(H_FILES)
+
+# ---- installing --------------------------------------------------------------------
+
+# dpkg-query fails, and nothing is printed, for a package that was never there.
+deps:
+	@missing=; for package in $(PACKAGES); do \
+		case "$$(dpkg-query -W -f '$${Status}' $$package 2>/dev/null)" in \
+		*' installed') ;; \
+		*) missing="$$missing $$package" ;; \
+		esac; \
+	done; \
+	[ -n "$$missing" ] || exit 0; \
+	if ! command -v apt-get >/dev/null; then \
+		echo "there is no apt-get here; please install what Debian calls$$missing"; \
+		exit 0; \
+	fi; \
+	as_root=; [ "$$(id -u)" = 0 ] || as_root=sudo; \
+	$$as_root env DEBIAN_FRONTEND=noninteractive apt-get -q update && \
+	$$as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y \
+		install --no-install-recommends $$missing
+
+install: all
+	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/queenfs
+	install -D -m 644 queenfs.ini $(DESTDIR)$(PREFIX)/share/doc/queenfs/queenfs.ini.example
+	@if [ -e fs/queenfs.8 ]; then set -x; \
+		install -D -m 644 fs/queenfs.8 $(DESTDIR)$(PREFIX)/share/man/man8/queenfs.8; fi
+
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/queenfs $(DESTDIR)$(PREFIX)/share/man/man8/queenfs.8
+	rm -rf $(DESTDIR)$(PREFIX)/share/doc/queenfs
+
+clean:
+	rm -rf build
