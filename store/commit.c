@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * commit.c - the one place that writes: group commit of every durable change.
+ *
+ * 1. Whoever finds the committing role free takes it and commits for all that is queued;
+ *    what arrives meanwhile is the next batch. That is the fusion, and the only wait for
+ *    the disk in the store.
+ * 2. Jobs are applied in the order in which they were queued. One that changes what exists
+ *    has a batch of its own; all others of the queue share one transaction and one sync.
+ * 3. Memory changes after the commit, in one go, before anybody is answered. If the commit
+ *    fails, nothing has changed and everybody is told.
+ * 4. With durability disk, synchronous = FULL: SQLite shows a transaction to nobody before
+ *    its sync succeeded, and a failed sync fails the commit. A batch that nobody waits
+ *    for (implicit acks, shrinking) is not synced.
+ * 5. A commit that meets ENOSPC gives up the reserve and is repeated without its pushes;
+ *    pushes answer ENOSPC until the reserve is whole again.
+ */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store_int.h"
+
+/* What was consumed and not committed yet, as it stood when the batch began. */
+struct dirty_row {
+	struct cursor *cursor;
+	int64_t committed;
+};
+
+struct batch {
+	struct job *jobs;
+	struct dirty_row *rows;
+	size_t row_count;
+	struct segment_list made;
+};
+
+#define batch_each(batch, var) \
+	for (struct job * (var) = (batch)->jobs; (var); (var) = (var)->next)
+
+/* ---- a batch -------------------------------------------------------------------------- */
+
+static bool cursors_due_locked(struct store *store)
+{
+	return !TAILQ_EMPTY(&store->dirty) && monotonic_us() >= store->dirty_due_us;
+}
+
+static void take_jobs_locked(struct store *store, struct batch *batch)
+{
+	struct job **end = &store->jobs;
+
+	if (*end && (*end)->type->alone)
+		end = &(*end)->next;
+	else
+		while (*end && !(*end)->type->alone)
+			end = &(*end)->next;
+	if (end == &store->jobs)
+		return;
+	batch->jobs = store->jobs;
+	store->jobs = *end;
+	*end = NULL;
+	if (!store->jobs)
+		store->jobs_end = &store->jobs;
+}
+
+static void take_cursors_locked(struct store *store, struct batch *batch)
+{
+	struct cursor *cursor;
+	size_t count = 0;
+
+	TAILQ_FOREACH(cursor, &store->dirty, dirty_entry)
+	count++;
+	batch->rows = malloc(count * sizeof(*batch->rows));
+	if (!batch->rows) {
+		store->dirty_due_us = monotonic_us() + CURSOR_DELAY_US; /* next time */
+		return;
+	}
+	while ((cursor = TAILQ_FIRST(&store->dirty))) {
+		TAILQ_REMOVE(&store->dirty, cursor, dirty_entry);
+		cursor->dirty = false;
+		batch->rows[batch->row_count++] =
+			(struct dirty_row){ cursor, cursor->committed };
+	}
+}
+
+static bool batch_take_locked(struct store *store, struct batch *batch)
+{
+	*batch = (struct batch){ 0 };
+	TAILQ_INIT(&batch->made);
+	take_jobs_locked(store, batch);
+	if (cursors_due_locked(store))
+		take_cursors_locked(store, batch);
+	return batch->jobs || batch->row_count > 0;
+}
+
+static void set_synchronous(struct store *store, bool full)
+{
+	if (store->synchronous_full == full)
+		return;
+	if (conn_exec(store->writer, full ? "PRAGMA synchronous = FULL"
+					  : "PRAGMA synchronous = NORMAL") == 0)
+		store->synchronous_full = full;
+}
+
+static void write_cursors(struct store *store, const struct batch *batch)
+{
+	for (size_t i = 0; i < batch->row_count && !store->writer->error; i++)
+		cursor_write(store, batch->rows[i].cursor, batch->rows[i].committed);
+}
+
+static void job_undo(struct store *store, struct job *job, int error)
+{
+	job->error = error;
+	pthread_mutex_lock(&store->state);
+	if (job->type->undo_locked)
+		job->type->undo_locked(store, job);
+	pthread_mutex_unlock(&store->state);
+}
+
+/* One transaction, up to and with its COMMIT: 0, or -errno and nothing is written. */
+static int batch_write(struct store *store, struct batch *batch)
+{
+	struct conn *writer = store->writer;
+	int error;
+
+	conn_error_clear(writer);
+	set_synchronous(store, store->disk && batch->jobs);
+	store->batch_partitions = NULL;
+	store->batch_freed = false;
+	store->commit_us = store->newest_us;
+	conn_run(writer, conn_stmt(writer, STMT_BEGIN));
+	write_cursors(store, batch);
+	batch_each(batch, job)
+	{
+		if (writer->error)
+			break;
+		if (job->error)
+			continue;
+		error = job->type->apply(store, job);
+		if (error && !writer->error)
+			job_undo(store, job, error);
+	}
+	if (!writer->error)
+		push_write_segments(store, &batch->made);
+	if (!writer->error)
+		conn_run(writer, conn_stmt(writer, STMT_COMMIT));
+	error = writer->error;
+	if (error && !sqlite3_get_autocommit(writer->db))
+		conn_run(writer, conn_stmt(writer, STMT_ROLLBACK));
+	return error;
+}
+
+static void batch_publish(struct store *store, struct batch *batch)
+{
+	pthread_mutex_lock(&store->state);
+	batch_each(batch, job) if (!job->error && job->type->publish_locked)
+		job->type->publish_locked(store, job);
+	push_publish_segments_locked(store, &batch->made);
+	pthread_mutex_unlock(&store->state);
+}
+
+/* Undoes what is not answered yet; `pushes` alone, or all. */
+static void batch_fail(struct store *store, struct batch *batch, bool pushes, int error)
+{
+	push_forget_segments(store, &batch->made);
+	batch_each(batch, job)
+	{
+		if (job->error)
+			continue;
+		if (pushes && !job->type->push) {
+			job_undo(store, job, 0);
+			continue;
+		}
+		job->why = store->writer->why;
+		job_undo(store, job, error);
+	}
+}
+
+static void batch_redirty(struct store *store, struct batch *batch)
+{
+	pthread_mutex_lock(&store->state);
+	for (size_t i = 0; i < batch->row_count; i++)
+		cursor_dirty_locked(batch->rows[i].cursor);
+	pthread_mutex_unlock(&store->state);
+}
+
+static void batch_refuse_pushes(struct store *store, struct batch *batch)
+{
+	batch_each(batch, job) if (job->type->push && !job->error)
+	{
+		why_set(&job->why, 0,
+			"the disk is full; pushing goes on once the "
+			"reserve can be allocated again");
+		job_undo(store, job, -ENOSPC);
+	}
+}
+
+static void batch_answer(struct batch *batch)
+{
+	struct job *job;
+
+	while ((job = batch->jobs)) {
+		struct store_result result = { .error = job->error,
+					       .why = job->why.text,
+					       .item = job->item };
+		batch->jobs = job->next;
+		job->done(job->arg, &result);
+		job->type->free(job);
+	}
+	free(batch->rows);
+}
+
+static void shrink_consider(struct store *store)
+{
+	sqlite3_stmt *stmt = conn_stmt(store->writer, STMT_FREE_PAGES);
+	int64_t pages, total;
+
+	if (conn_step(store->writer, stmt) != 1)
+		return;
+	pages = sqlite3_column_int64(stmt, 0);
+	total = sqlite3_column_int64(stmt, 1);
+	sqlite3_reset(stmt);
+	pthread_mutex_lock(&store->state);
+	store->shrinking = pages > 0 && (store->full || pages > total / 4);
+	if (store->shrinking)
+		pthread_cond_signal(&store->timer_wake);
+	pthread_mutex_unlock(&store->state);
+}
+
+/* What was committed stands; that it is on the disk cannot be promised. */
+static void fail_syncs(struct store *store, struct batch *batch)
+{
+	batch_each(batch, job) if (job->type == &sync_type)
+	{
+		job->error = store->writer->error;
+		job->why = store->writer->why;
+	}
+}
+
+static void batch_run(struct store *store, struct batch *batch)
+{
+	bool synced = false, pushes = false;
+	int error;
+
+	batch_each(batch, job)
+	{
+		pushes |= job->type->push;
+		synced |= job->type == &sync_type;
+	}
+	if (store->full && pushes) {
+		store->full = reserve_take(store) != 0;
+		if (store->full)
+			batch_refuse_pushes(store, batch);
+	}
+	error = batch_write(store, batch);
+	if (error == -ENOSPC && !store->full) {
+		batch_fail(store, batch, true, error);
+		reserve_free(store);
+		store->full = true;
+		error = batch_write(store, batch);
+	}
+	if (!error && synced && db_sync_wal(store) < 0)
+		fail_syncs(store, batch);
+	if (error) {
+		batch_fail(store, batch, false, error);
+		batch_redirty(store, batch);
+	} else {
+		batch_publish(store, batch);
+	}
+	batch_answer(batch);
+	if (!error && store->batch_freed)
+		shrink_consider(store);
+	db_checkpoint(store, false);
+}
+
+/* ---- the role ------------------------------------------------------------------------- */
+
+/* A little of the room that rm and retention left goes back to the disk. */
+static void shrink_step(struct store *store)
+{
+	set_synchronous(store, false);
+	conn_error_clear(store->writer);
+	conn_exec(store->writer, "PRAGMA incremental_vacuum(256)");
+	if (store->writer->error == -ENOSPC && !store->full) {
+		reserve_free(store);
+		store->full = true;
+		return;
+	}
+	if (!store->writer->error)
+		shrink_consider(store);
+	if (store->writer->error || !store->shrinking) {
+		pthread_mutex_lock(&store->state);
+		store->shrinking = false;
+		pthread_mutex_unlock(&store->state);
+		db_checkpoint(store, true);
+		return;
+	}
+	db_checkpoint(store, false);
+}
+
+/* With the role: commits until nothing is left; in the background also shrinks. */
+static void role_run(struct store *store, bool background)
+{
+	struct batch batch;
+	bool any;
+
+	for (;;) {
+		pthread_mutex_lock(&store->state);
+		any = batch_take_locked(store, &batch);
+		if (!any && !(background && store->shrinking)) {
+			store->committing = false;
+			if (store->shrinking)
+				pthread_cond_signal(&store->timer_wake);
+			pthread_mutex_unlock(&store->state);
+			return;
+		}
+		pthread_mutex_unlock(&store->state);
+		if (any)
+			batch_run(store, &batch);
+		else
+			shrink_step(store);
+	}
+}
+
+void commit_submit(struct store *store, struct job *job)
+{
+	bool mine;
+
+	pthread_mutex_lock(&store->state);
+	*store->jobs_end = job;
+	store->jobs_end = &job->next;
+	mine = !store->committing;
+	store->committing = true;
+	pthread_mutex_unlock(&store->state);
+	if (mine)
+		role_run(store, false);
+}
+
+void commit_refuse(struct job *job, int error)
+{
+	struct batch batch = { .jobs = job };
+
+	job->error = error;
+	batch_answer(&batch);
+}
+
+void job_refuse(store_done done, void *arg, int error)
+{
+	struct store_result result = { .error = error, .why = "" };
+
+	done(arg, &result);
+}
+
+/* ---- fsync ---------------------------------------------------------------------------- */
+
+static int sync_apply(struct store *store, struct job *job)
+{
+	(void)store;
+	(void)job;
+	return 0; /* batch_run syncs after the commit: SQLite would not for an empty one */
+}
+
+static void sync_free(struct job *job)
+{
+	free(job);
+}
+
+const struct job_type sync_type = { .apply = sync_apply, .free = sync_free };
+
+void store_sync(struct store *store, store_done done, void *arg)
+{
+	struct job *job = calloc(1, sizeof(*job));
+
+	if (!job) {
+		job_refuse(done, arg, -ENOMEM);
+		return;
+	}
+	*job = (struct job){ .type = &sync_type, .done = done, .arg = arg };
+	commit_submit(store, job);
+}
+
+/* ---- the timer thread ----------------------------------------------------------------- */
+
+static void *timer_main(void *arg)
+{
+	struct store *store = arg;
+	struct timespec until;
+
+	pthread_mutex_lock(&store->state);
+	while (!store->stopping) {
+		bool due = store->shrinking || cursors_due_locked(store);
+		if (due && !store->committing) {
+			store->committing = true;
+			pthread_mutex_unlock(&store->state);
+			role_run(store, true);
+			pthread_mutex_lock(&store->state);
+		} else if (due || !TAILQ_EMPTY(&store->dirty)) {
+			/* Whoever commits sees to it; look again when it should be done. */
+			int64_t at = due ? monotonic_us() + CURSOR_DELAY_US
+					 : store->dirty_due_us;
+			until.tv_sec = at / 1000000;
+			until.tv_nsec = at % 1000000 * 1000;
+			pthread_cond_timedwait(&store->timer_wake, &store->state, &until);
+		} else {
+			pthread_cond_wait(&store->timer_wake, &store->state);
+		}
+	}
+	pthread_mutex_unlock(&store->state);
+	return NULL;
+}
+
+int timer_start(struct store *store)
+{
+	sigset_t all, before;
+	int error;
+
+	sigfillset(&all); /* signals are for the thread that runs the mount */
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	error = pthread_create(&store->timer, NULL, timer_main, store);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	store->timer_running = error == 0;
+	return -error;
+}
+
+void timer_stop(struct store *store)
+{
+	if (!store->timer_running)
+		return;
+	pthread_mutex_lock(&store->state);
+	store->stopping = true;
+	pthread_cond_signal(&store->timer_wake);
+	pthread_mutex_unlock(&store->state);
+	pthread_join(store->timer, NULL);
+	store->timer_running = false;
+}
+
+void store_settle(struct store *store)
+{
+	timer_stop(store);
+	pthread_mutex_lock(&store->state);
+	store->dirty_due_us = 0;
+	store->committing = true; /* nobody else is left */
+	pthread_mutex_unlock(&store->state);
+	role_run(store, false);
+}

@@ -1,0 +1,714 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * item.c - things with names: queues, partitions, groups. Find, list, make, drop.
+ *
+ * 1. What exists changes only in the publishing of a commit; a name and its row appear and
+ *    vanish together. The one exception is an UNBORN partition, which only pushes find.
+ * 2. Making and dropping are jobs of their own transaction, so when one is applied nothing
+ *    else of the batch is in flight, and what it checked still holds when it publishes.
+ * 3. A child holds a reference on its parent; the names of a parent hold one on each child.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store_int.h"
+
+/* ---- items --------------------------------------------------------------------------- */
+
+static const struct item_type {
+	size_t size, access_at;
+	unsigned dirs;
+	enum stmt access;
+} types[ITEM_KINDS] = {
+	[ITEM_QUEUE] = { sizeof(struct queue), offsetof(struct queue, access), QUEUE_DIRS,
+			 STMT_QUEUE_ACCESS },
+	[ITEM_PARTITION] = { sizeof(struct partition), offsetof(struct partition, access),
+			     PARTITION_DIRS, STMT_PARTITION_ACCESS },
+	[ITEM_GROUP] = { sizeof(struct group), offsetof(struct group, access), GROUP_DIRS,
+			 STMT_GROUP_ACCESS },
+};
+
+unsigned item_dirs(enum item_kind kind)
+{
+	return types[kind].dirs;
+}
+
+struct names *item_names(struct store *store, struct item *parent, enum item_kind kind)
+{
+	return kind == ITEM_QUEUE	? &store->queues
+	       : kind == ITEM_PARTITION ? &queue_of(parent)->partitions
+					: &queue_of(parent)->groups;
+}
+
+struct item *item_new(struct store *store, struct item *parent, enum item_kind kind,
+		      const char *name, const struct access *access)
+{
+	const struct item_type *type = &types[kind];
+	struct item *item = calloc(1, type->size);
+
+	if (!item)
+		return NULL;
+	item->name = strdup(name);
+	if (!item->name) {
+		free(item);
+		return NULL;
+	}
+	item->kind = kind;
+	atomic_init(&item->refs, 1);
+	item->store = store;
+	item->parent = parent ? store_get(parent) : NULL;
+	item->access = (struct access *)(void *)((char *)item + type->access_at);
+	for (unsigned i = 0; i < type->dirs; i++) {
+		item->access[i] = *access;
+		if (i > 0)
+			item->access[i].mode &= ~(mode_t)022;
+	}
+	if (kind == ITEM_GROUP)
+		TAILQ_INIT(&group_of(item)->ready);
+	return item;
+}
+
+struct item *store_get(struct item *item)
+{
+	atomic_fetch_add_explicit(&item->refs, 1, memory_order_relaxed);
+	return item;
+}
+
+void store_put(struct item *item)
+{
+	while (item &&
+	       atomic_fetch_sub_explicit(&item->refs, 1, memory_order_acq_rel) == 1) {
+		struct item *parent = item->parent;
+		if (item->kind == ITEM_GROUP)
+			group_clear(group_of(item));
+		if (item->kind == ITEM_QUEUE) {
+			names_free(&queue_of(item)->partitions);
+			names_free(&queue_of(item)->groups);
+			free(queue_of(item)->free_slots);
+		}
+		free(item->name);
+		free(item);
+		item = parent;
+	}
+}
+
+uint64_t store_id(const struct item *item)
+{
+	return item->id;
+}
+
+const char *store_name(const struct item *item)
+{
+	return item->name;
+}
+
+bool store_dropped(const struct item *item)
+{
+	struct store *store = item->store;
+	bool dropped;
+
+	pthread_mutex_lock(&store->state);
+	dropped = item->state == ITEM_DROPPED;
+	pthread_mutex_unlock(&store->state);
+	return dropped;
+}
+
+int store_find(struct store *store, struct item *parent, enum item_kind kind,
+	       const char *name, struct item **out)
+{
+	struct item *item;
+	int error;
+
+	pthread_mutex_lock(&store->state);
+	error = names_find_locked(item_names(store, parent, kind), name, &item);
+	if (!error && item->state != ITEM_LIVE)
+		error = -ENOENT;
+	if (!error)
+		*out = store_get(item);
+	pthread_mutex_unlock(&store->state);
+	return error;
+}
+
+int store_next(struct store *store, struct item *parent, enum item_kind kind,
+	       uint64_t after, struct item **out)
+{
+	struct names *names;
+	size_t at;
+	int error = -ENOENT;
+
+	pthread_mutex_lock(&store->state);
+	names = item_names(store, parent, kind);
+	for (at = names_after(names, after); at < names->used; at++)
+		if (names->by_id[at] && names->by_id[at]->id > after) {
+			*out = store_get(names->by_id[at]);
+			error = 0;
+			break;
+		}
+	pthread_mutex_unlock(&store->state);
+	return error;
+}
+
+/* ---- names and access as text -------------------------------------------------------- */
+
+/* The length of one valid UTF-8 character that is no control character, or 0. */
+static size_t character(const unsigned char *at)
+{
+	static const struct {
+		unsigned char mask, lead;
+		uint32_t least;
+		size_t length;
+	} forms[] = { { 0x80, 0x00, 0, 1 },
+		      { 0xe0, 0xc0, 0x80, 2 },
+		      { 0xf0, 0xe0, 0x800, 3 },
+		      { 0xf8, 0xf0, 0x10000, 4 } };
+
+	for (size_t i = 0; i < 4; i++) {
+		uint32_t code = *at & (unsigned char)~forms[i].mask;
+		if ((*at & forms[i].mask) != forms[i].lead)
+			continue;
+		for (size_t k = 1; k < forms[i].length; k++) {
+			if ((at[k] & 0xc0) != 0x80)
+				return 0;
+			code = code << 6 | (at[k] & 0x3f);
+		}
+		if (code < forms[i].least || code > 0x10ffff ||
+		    (code >= 0xd800 && code < 0xe000))
+			return 0;
+		if (code < 0x20 || (code >= 0x7f && code < 0xa0))
+			return 0;
+		return forms[i].length;
+	}
+	return 0;
+}
+
+int store_name_check(const char *name, struct store_why *why)
+{
+	static const char allowed[] =
+		"a name is 1 to 200 bytes of UTF-8 without control "
+		"characters, does not begin with '.' and is not \"*\"";
+	const unsigned char *at = (const unsigned char *)name;
+	size_t length;
+
+	if (strlen(name) > STORE_NAME_MAX)
+		return why_set(why, -ENAMETOOLONG, "%zu bytes long; %s", strlen(name),
+			       allowed);
+	if (*name == '\0' || *name == '.' || strcmp(name, "*") == 0)
+		return why_set(why, -EINVAL, "not a name; %s", allowed);
+	for (; *at; at += length) {
+		length = character(at);
+		if (!length)
+			return why_set(why, -EINVAL, "not a name; %s", allowed);
+	}
+	return 0;
+}
+
+void access_text(const struct access *access, unsigned count, char *text, size_t size)
+{
+	size_t used = 0;
+
+	for (unsigned i = 0; i < count && used < size; i++)
+		used += (size_t)snprintf(text + used, size - used, "%s%u:%u:%o",
+					 i ? " " : "", access[i].uid, access[i].gid,
+					 access[i].mode);
+}
+
+static void access_parse(const char *text, unsigned count, struct access *access)
+{
+	for (unsigned i = 0; i < count; i++) {
+		struct access one;
+		int length;
+		if (sscanf(text, "%u:%u:%o%n", &one.uid, &one.gid, &one.mode, &length) !=
+		    3)
+			return;
+		access[i] = one;
+		text += length + (text[length] == ' ');
+	}
+}
+
+/* ---- loading ------------------------------------------------------------------------- */
+
+static struct item *by_id(struct names *names, uint64_t id)
+{
+	size_t at = names_after(names, id - 1);
+
+	return at < names->used && names->by_id[at] && names->by_id[at]->id == id
+		       ? names->by_id[at]
+		       : NULL;
+}
+
+static struct item *group_by_id(struct store *store, uint64_t id)
+{
+	struct item *queue, *group;
+
+	names_each(&store->queues, i, queue)
+	{
+		group = by_id(&queue_of(queue)->groups, id);
+		if (group)
+			return group;
+	}
+	return NULL;
+}
+
+/* One row (id, name, access, queue...) becomes an item, known by name and id. */
+static int item_load(struct store *store, sqlite3_stmt *stmt, enum item_kind kind,
+		     struct item **out)
+{
+	struct access access = { 0, 0, 0 };
+	struct item *parent = NULL, *item;
+	struct names *names;
+
+	if (kind != ITEM_QUEUE) {
+		parent = by_id(&store->queues, (uint64_t)sqlite3_column_int64(stmt, 3));
+		if (!parent)
+			return -EIO;
+	}
+	item = item_new(store, parent, kind, (const char *)sqlite3_column_text(stmt, 1),
+			&access);
+	if (!item)
+		return -ENOMEM;
+	item->id = (uint64_t)sqlite3_column_int64(stmt, 0);
+	access_parse((const char *)sqlite3_column_text(stmt, 2), item_dirs(kind),
+		     item->access);
+	names = item_names(store, parent, kind);
+	if (names_reserve_locked(names, 1) || names_add_locked(names, item)) {
+		store_put(item);
+		return -ENOMEM;
+	}
+	*out = item;
+	return 0;
+}
+
+static int load_queue(struct store *store, sqlite3_stmt *stmt)
+{
+	struct item *item;
+	int error = item_load(store, stmt, ITEM_QUEUE, &item);
+
+	if (!error)
+		names_born_locked(&store->queues, item);
+	return error;
+}
+
+static int load_partition(struct store *store, sqlite3_stmt *stmt)
+{
+	struct item *item;
+	int error = item_load(store, stmt, ITEM_PARTITION, &item);
+
+	if (!error)
+		error = partition_load(partition_of(item), stmt);
+	return error;
+}
+
+static int load_group(struct store *store, sqlite3_stmt *stmt)
+{
+	struct item *item;
+	int error = item_load(store, stmt, ITEM_GROUP, &item);
+
+	if (!error)
+		error = group_load(group_of(item), stmt);
+	return error;
+}
+
+static int load_cursor(struct store *store, sqlite3_stmt *stmt)
+{
+	struct item *group = group_by_id(store, (uint64_t)sqlite3_column_int64(stmt, 0));
+	struct item *partition = group ? by_id(&queue_of(group->parent)->partitions,
+					       (uint64_t)sqlite3_column_int64(stmt, 1))
+				       : NULL;
+	struct cursor *cursor;
+
+	if (!group || !partition)
+		return -EIO;
+	cursor = cursor_locked(group_of(group), partition_of(partition));
+	cursor->committed = sqlite3_column_int64(stmt, 2);
+	cursor_ready_locked(cursor);
+	return 0;
+}
+
+static int load_root_access(struct store *store)
+{
+	sqlite3_stmt *stmt = conn_stmt(store->writer, STMT_META_GET);
+	int got;
+
+	bind_text(stmt, 1, "access");
+	got = conn_step(store->writer, stmt);
+	if (got == 1) {
+		access_parse((const char *)sqlite3_column_text(stmt, 0), ROOT_DIRS,
+			     store->access);
+		sqlite3_reset(stmt);
+	}
+	return got < 0 ? got : 0;
+}
+
+int items_load(struct store *store)
+{
+	static const struct {
+		enum stmt all;
+		int (*load)(struct store *store, sqlite3_stmt *stmt);
+	} tables[] = { { STMT_QUEUE_ALL, load_queue },
+		       { STMT_PARTITION_ALL, load_partition },
+		       { STMT_GROUP_ALL, load_group },
+		       { STMT_CURSOR_ALL, load_cursor } };
+	int got = load_root_access(store);
+
+	for (size_t i = 0; i < sizeof(tables) / sizeof(*tables) && got >= 0; i++) {
+		sqlite3_stmt *stmt = conn_stmt(store->writer, tables[i].all);
+		while ((got = conn_step(store->writer, stmt)) == 1)
+			if ((got = tables[i].load(store, stmt)))
+				break;
+		sqlite3_reset(stmt);
+	}
+	return got;
+}
+
+void items_free(struct store *store)
+{
+	struct item *queue;
+
+	names_each(&store->queues, i, queue)
+	{
+		names_free(&queue_of(queue)->groups);
+		names_free(&queue_of(queue)->partitions);
+	}
+	names_free(&store->queues);
+}
+
+/* ---- making -------------------------------------------------------------------------- */
+
+struct make_job {
+	struct job job;
+	struct item *parent; /* a reference, or NULL */
+	struct item *item;   /* a reference */
+	bool named;	     /* item is in the names, not yet born */
+};
+
+static int make_insert(struct store *store, struct item *item)
+{
+	char access[ACCESS_TEXT_SIZE];
+	sqlite3_stmt *stmt = conn_stmt(store->writer, STMT_QUEUE_INSERT);
+	int error;
+
+	if (item->kind == ITEM_PARTITION)
+		return partition_insert(store, partition_of(item));
+	if (item->kind == ITEM_GROUP)
+		return group_insert(store, group_of(item));
+	pthread_mutex_lock(&store->state);
+	error = names_reserve_locked(&store->queues, 1);
+	pthread_mutex_unlock(&store->state);
+	if (error)
+		return error;
+	access_text(item->access, QUEUE_DIRS, access, sizeof(access));
+	bind_text(stmt, 1, item->name);
+	bind_text(stmt, 2, access);
+	error = conn_run(store->writer, stmt);
+	item->id = (uint64_t)sqlite3_last_insert_rowid(store->writer->db);
+	return error;
+}
+
+static int make_apply(struct store *store, struct job *job)
+{
+	struct make_job *make = container_of(job, struct make_job, job);
+	struct names *names = item_names(store, make->parent, make->item->kind);
+	struct item *there = NULL;
+	int error = 0;
+
+	pthread_mutex_lock(&store->state);
+	if (make->parent && make->parent->state != ITEM_LIVE)
+		error = -ESTALE;
+	else if (names_find_locked(names, make->item->name, &there) == 0)
+		error = there->state == ITEM_LIVE ? -EEXIST : 0;
+	/* An unborn one of that name is born now, with what was pushed to it kept. */
+	if (!error && there && there != make->item) {
+		store_put(make->item);
+		make->item = store_get(there);
+	} else if (!error && !there) {
+		error = names_add_locked(names, make->item);
+		if (!error)
+			store_get(make->item);
+	}
+	make->named = !error;
+	pthread_mutex_unlock(&store->state);
+	return error ? error : make_insert(store, make->item);
+}
+
+static void make_publish_locked(struct store *store, struct job *job)
+{
+	struct make_job *make = container_of(job, struct make_job, job);
+
+	if (make->item->kind == ITEM_PARTITION)
+		partition_born_locked(partition_of(make->item));
+	else if (make->item->kind == ITEM_GROUP)
+		group_born_locked(group_of(make->item));
+	else
+		names_born_locked(&store->queues, make->item);
+	job->item = make->item;
+}
+
+static void make_undo_locked(struct store *store, struct job *job)
+{
+	struct make_job *make = container_of(job, struct make_job, job);
+	struct item *item = make->item;
+
+	if (!make->named)
+		return;
+	make->named = false;
+	if (item->kind == ITEM_PARTITION) {
+		partition_undo_locked(partition_of(item));
+		return;
+	}
+	if (item->kind == ITEM_GROUP)
+		group_clear(group_of(item));
+	names_remove_locked(item_names(store, make->parent, item->kind), item);
+	store_put(item);
+}
+
+static void make_free(struct job *job)
+{
+	struct make_job *make = container_of(job, struct make_job, job);
+
+	store_put(make->item);
+	store_put(make->parent);
+	free(make);
+}
+
+static const struct job_type make_type = {
+	.alone = true,
+	.apply = make_apply,
+	.publish_locked = make_publish_locked,
+	.undo_locked = make_undo_locked,
+	.free = make_free,
+};
+
+void store_make(struct store *store, struct item *parent, enum item_kind kind,
+		const char *name, const struct access *access, store_done done, void *arg)
+{
+	struct make_job *make = calloc(1, sizeof(*make));
+	int error;
+
+	if (!make) {
+		job_refuse(done, arg, -ENOMEM);
+		return;
+	}
+	make->job = (struct job){ .type = &make_type, .done = done, .arg = arg };
+	make->parent = parent ? store_get(parent) : NULL;
+	error = store_name_check(name, &make->job.why);
+	if (!error) {
+		make->item = item_new(store, parent, kind, name, access);
+		error = make->item ? 0 : -ENOMEM;
+	}
+	if (error)
+		commit_refuse(&make->job, error);
+	else
+		commit_submit(store, &make->job);
+}
+
+/* ---- dropping ------------------------------------------------------------------------ */
+
+struct drop_job {
+	struct job job;
+	struct item *item; /* a reference */
+};
+
+static int drop_check_locked(struct item *item, struct store_why *why)
+{
+	struct queue *queue = item->kind == ITEM_QUEUE ? queue_of(item) : NULL;
+	struct partition *partition =
+		item->kind == ITEM_PARTITION ? partition_of(item) : NULL;
+	struct item *group;
+	unsigned readers = partition ? partition->readers : 0;
+
+	if (item->state != ITEM_LIVE)
+		return -ESTALE;
+	if (queue && queue->partitions.count > 0)
+		return why_set(why, -ENOTEMPTY,
+			       "the queue has %zu partitions; remove them first",
+			       queue->partitions.count);
+	if (partition && (partition->last >= partition->first || partition->pending))
+		return why_set(why, -ENOTEMPTY,
+			       "the partition holds messages; remove its segments first");
+	if (item->kind == ITEM_GROUP)
+		readers = group_of(item)->readers;
+	if (queue)
+		names_each(&queue->groups, i, group) readers += group_of(group)->readers;
+	if (partition)
+		names_each(&queue_of(item->parent)->groups, i, group) readers +=
+			cursor_locked(group_of(group), partition)->pins;
+	if (readers > 0)
+		return why_set(why, -EBUSY,
+			       "somebody has a pop open below it; close it first");
+	return 0;
+}
+
+static int drop_apply(struct store *store, struct job *job)
+{
+	struct item *item = container_of(job, struct drop_job, job)->item, *group;
+	struct conn *writer = store->writer;
+	sqlite3_stmt *stmt;
+	int error;
+
+	pthread_mutex_lock(&store->state);
+	error = drop_check_locked(item, &job->why);
+	item->leaving = !error;
+	pthread_mutex_unlock(&store->state);
+	if (error)
+		return error;
+	if (item->kind == ITEM_PARTITION)
+		names_each(&queue_of(item->parent)->groups, i, group)
+		{
+			stmt = conn_stmt(writer, STMT_PARTITION_CURSORS_DELETE);
+			bind_int(stmt, 1, (int64_t)group->id);
+			bind_int(stmt, 2, (int64_t)item->id);
+			conn_run(writer, stmt);
+		}
+	if (item->kind == ITEM_GROUP) {
+		stmt = conn_stmt(writer, STMT_GROUP_CURSORS_DELETE);
+		bind_int(stmt, 1, (int64_t)item->id);
+		conn_run(writer, stmt);
+	}
+	if (item->kind == ITEM_QUEUE) {
+		stmt = conn_stmt(writer, STMT_GROUPS_OF_QUEUE_DELETE);
+		bind_int(stmt, 1, (int64_t)item->id);
+		conn_run(writer, stmt);
+	}
+	stmt = conn_stmt(writer, item->kind == ITEM_QUEUE	? STMT_QUEUE_DELETE
+				 : item->kind == ITEM_PARTITION ? STMT_PARTITION_DELETE
+								: STMT_GROUP_DELETE);
+	bind_int(stmt, 1, (int64_t)item->id);
+	return conn_run(writer, stmt);
+}
+
+static void drop_publish_locked(struct store *store, struct job *job)
+{
+	struct item *item = container_of(job, struct drop_job, job)->item, *group;
+
+	if (item->kind == ITEM_PARTITION)
+		partition_gone_locked(partition_of(item));
+	if (item->kind == ITEM_GROUP)
+		group_clear(group_of(item));
+	if (item->kind == ITEM_QUEUE)
+		names_each(&queue_of(item)->groups, i, group)
+		{
+			group_clear(group_of(group));
+			names_remove_locked(&queue_of(item)->groups, group);
+			store_put(group);
+		}
+	names_remove_locked(item_names(store, item->parent, item->kind), item);
+	store_put(item); /* the names' reference; the job has one too */
+}
+
+static void drop_undo_locked(struct store *store, struct job *job)
+{
+	(void)store;
+	container_of(job, struct drop_job, job)->item->leaving = false;
+}
+
+static void drop_free(struct job *job)
+{
+	struct drop_job *drop = container_of(job, struct drop_job, job);
+
+	store_put(drop->item);
+	free(drop);
+}
+
+static const struct job_type drop_type = {
+	.alone = true,
+	.apply = drop_apply,
+	.publish_locked = drop_publish_locked,
+	.undo_locked = drop_undo_locked,
+	.free = drop_free,
+};
+
+void store_drop(struct item *item, store_done done, void *arg)
+{
+	struct drop_job *drop = calloc(1, sizeof(*drop));
+
+	if (!drop) {
+		job_refuse(done, arg, -ENOMEM);
+		return;
+	}
+	drop->job = (struct job){ .type = &drop_type, .done = done, .arg = arg };
+	drop->item = store_get(item);
+	commit_submit(item->store, &drop->job);
+}
+
+/* ---- owner and mode ------------------------------------------------------------------ */
+
+void store_access(struct store *store, struct item *item, unsigned dir,
+		  struct access *access)
+{
+	pthread_mutex_lock(&store->state);
+	*access = item ? item->access[dir] : store->access[dir];
+	pthread_mutex_unlock(&store->state);
+}
+
+struct access_job {
+	struct job job;
+	struct item *item; /* a reference, or NULL: the mount's own */
+	unsigned dir;
+	struct access access;
+};
+
+static int access_apply(struct store *store, struct job *job)
+{
+	struct access_job *set = container_of(job, struct access_job, job);
+	struct access all[STORE_DIRS_MAX];
+	unsigned dirs = set->item ? item_dirs(set->item->kind) : ROOT_DIRS;
+	char text[ACCESS_TEXT_SIZE];
+	sqlite3_stmt *stmt;
+	bool live;
+
+	pthread_mutex_lock(&store->state);
+	live = !set->item || set->item->state == ITEM_LIVE;
+	memcpy(all, set->item ? set->item->access : store->access, dirs * sizeof(*all));
+	pthread_mutex_unlock(&store->state);
+	if (!live)
+		return -ESTALE;
+	all[set->dir] = set->access;
+	access_text(all, dirs, text, sizeof(text));
+	stmt = conn_stmt(store->writer,
+			 set->item ? types[set->item->kind].access : STMT_META_SET);
+	if (set->item)
+		bind_int(stmt, 1, (int64_t)set->item->id);
+	else
+		bind_text(stmt, 1, "access");
+	bind_text(stmt, 2, text);
+	return conn_run(store->writer, stmt);
+}
+
+static void access_publish_locked(struct store *store, struct job *job)
+{
+	struct access_job *set = container_of(job, struct access_job, job);
+
+	(set->item ? set->item->access : store->access)[set->dir] = set->access;
+}
+
+static void access_free(struct job *job)
+{
+	struct access_job *set = container_of(job, struct access_job, job);
+
+	store_put(set->item);
+	free(set);
+}
+
+static const struct job_type access_type = {
+	.alone = true,
+	.apply = access_apply,
+	.publish_locked = access_publish_locked,
+	.free = access_free,
+};
+
+void store_access_set(struct store *store, struct item *item, unsigned dir,
+		      const struct access *access, store_done done, void *arg)
+{
+	struct access_job *set = calloc(1, sizeof(*set));
+
+	if (!set) {
+		job_refuse(done, arg, -ENOMEM);
+		return;
+	}
+	set->job = (struct job){ .type = &access_type, .done = done, .arg = arg };
+	set->item = item ? store_get(item) : NULL;
+	set->dir = dir;
+	set->access = *access;
+	commit_submit(store, &set->job);
+}

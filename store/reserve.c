@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * reserve.c - a file of fixed size beside the store, room for the undo (section 13).
+ *
+ * A full disk must not stop acks, seeks and rm, and those need room for the WAL. The
+ * reserve is that room: it is given up when a commit meets ENOSPC and taken again before
+ * pushes go on. Used by the committing role only, and while opening.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "store_int.h"
+
+/* For filesystems without fallocate(2): zeros take the room as well. */
+static int fill(int fd, uint64_t size)
+{
+	static const char zeros[65536];
+
+	for (uint64_t at = 0; at < size;) {
+		size_t piece =
+			size - at < sizeof(zeros) ? (size_t)(size - at) : sizeof(zeros);
+		ssize_t put = pwrite(fd, zeros, piece, (off_t)at);
+		if (put < 0)
+			return -errno;
+		at += (uint64_t)put;
+	}
+	return fdatasync(fd) < 0 ? -errno : 0;
+}
+
+int reserve_take(struct store *store)
+{
+	struct stat st;
+	int error = 0;
+
+	if (fstat(store->reserve_fd, &st) < 0)
+		return -errno;
+	if ((uint64_t)st.st_size > store->reserve_bytes &&
+	    ftruncate(store->reserve_fd, (off_t)store->reserve_bytes) < 0)
+		return -errno;
+	if (store->reserve_bytes == 0)
+		return 0;
+	if (fallocate(store->reserve_fd, 0, 0, (off_t)store->reserve_bytes) < 0)
+		error = errno == EOPNOTSUPP
+				? fill(store->reserve_fd, store->reserve_bytes)
+				: -errno;
+	if (error)
+		reserve_free(store); /* what was taken of it is needed now */
+	return error;
+}
+
+void reserve_free(struct store *store)
+{
+	/* Making a file smaller needs no room; if it fails all the same, the repeated
+	 * commit meets ENOSPC again and says so to whoever asked for it. */
+	if (ftruncate(store->reserve_fd, 0) < 0)
+		return;
+}
+
+int reserve_open(struct store *store, struct store_why *why)
+{
+	char *path;
+	int error;
+
+	if (asprintf(&path, "%s-reserve", store->path) < 0)
+		return -ENOMEM;
+	store->reserve_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	error = store->reserve_fd < 0 ? -errno : 0;
+	free(path);
+	if (error)
+		return why_set(why, error, "cannot make its reserve file: %s",
+			       strerror(-error));
+	/* A full disk is no reason not to start: what makes room needs a mount. */
+	error = reserve_take(store);
+	store->full = error == -ENOSPC;
+	if (error && !store->full)
+		return why_set(why, error, "cannot allocate its reserve file: %s",
+			       strerror(-error));
+	return 0;
+}
+
+void reserve_close(struct store *store)
+{
+	if (store->reserve_fd >= 0)
+		close(store->reserve_fd);
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * schema.c - the tables as text, and what tells our file from another.
+ *
+ * 1. A store is made under another name, whole and without WAL, and then renamed: so
+ *    application_id and user_version always stand in the header of the main file, and a
+ *    foreign or newer file is recognised by reading 100 bytes, without opening it.
+ * 2. To change the format: raise STORE_VERSION, change `tables`, add the step from the
+ *    version before, and a test that opens a store of that version.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "store_int.h"
+
+static const char tables[] =
+	"CREATE TABLE meta(key TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT "
+	"ROWID;"
+	/* AUTOINCREMENT: a number is never given out twice.
+	 * access: uid:gid:mode of each directory of the item, the item itself first. */
+	"CREATE TABLE queues("
+	"  id INTEGER PRIMARY KEY AUTOINCREMENT,"
+	"  name TEXT NOT NULL UNIQUE,"
+	"  access TEXT NOT NULL) STRICT;"
+	/* next_*: where the log goes on while no segment is left to tell. */
+	"CREATE TABLE partitions("
+	"  id INTEGER PRIMARY KEY AUTOINCREMENT,"
+	"  queue INTEGER NOT NULL REFERENCES queues,"
+	"  name TEXT NOT NULL,"
+	"  access TEXT NOT NULL,"
+	"  made_us INTEGER NOT NULL,"
+	"  next_offset INTEGER NOT NULL DEFAULT 0,"
+	"  next_position INTEGER NOT NULL DEFAULT 0,"
+	"  UNIQUE(queue, name)) STRICT;"
+	/* start_us: where the group starts in a partition it has not met. */
+	"CREATE TABLE groups("
+	"  id INTEGER PRIMARY KEY AUTOINCREMENT,"
+	"  queue INTEGER NOT NULL REFERENCES queues,"
+	"  name TEXT NOT NULL,"
+	"  access TEXT NOT NULL,"
+	"  start_us INTEGER NOT NULL,"
+	"  UNIQUE(queue, name)) STRICT;"
+	"CREATE TABLE cursors("
+	"  \"group\" INTEGER NOT NULL,"
+	"  partition INTEGER NOT NULL,"
+	"  committed INTEGER NOT NULL,"
+	"  PRIMARY KEY(\"group\", partition)) STRICT, WITHOUT ROWID;"
+	/* One clustered table: a small commit writes one page. base, created_us and position
+	 * rise together, so every search is one ordered search on the key. The blobs come
+	 * last: a search never touches their pages. ends: 32-bit little-endian. */
+	"CREATE TABLE segments("
+	"  partition INTEGER NOT NULL,"
+	"  base INTEGER NOT NULL,"
+	"  last INTEGER NOT NULL,"
+	"  created_us INTEGER NOT NULL,"
+	"  position INTEGER NOT NULL,"
+	"  size INTEGER NOT NULL,"
+	"  ends BLOB NOT NULL,"
+	"  data BLOB NOT NULL,"
+	"  PRIMARY KEY(partition, base)) STRICT, WITHOUT ROWID;";
+
+static uint32_t big_endian(const unsigned char *bytes)
+{
+	return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 |
+	       (uint32_t)bytes[2] << 8 | bytes[3];
+}
+
+int schema_probe(const char *path, struct store_why *why)
+{
+	enum { USER_VERSION = 60, APPLICATION_ID = 68, HEADER = 100 };
+	unsigned char head[HEADER];
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	ssize_t got;
+
+	if (fd < 0 && errno == ENOENT)
+		return 0;
+	if (fd < 0)
+		return why_set(why, -errno, "cannot read it: %s", strerror(errno));
+	got = read(fd, head, sizeof(head));
+	if (got < 0) {
+		int error = -errno;
+		close(fd);
+		return why_set(why, error, "cannot read it: %s", strerror(-error));
+	}
+	close(fd);
+	if (got == 0)
+		return 0;
+	if (got != HEADER || memcmp(head, "SQLite format 3", 16) != 0 ||
+	    big_endian(head + APPLICATION_ID) != STORE_APPLICATION_ID)
+		return why_set(why, -EMEDIUMTYPE,
+			       "not a queenfs store; it was left untouched");
+	if (big_endian(head + USER_VERSION) > STORE_VERSION)
+		return why_set(
+			why, -EMEDIUMTYPE,
+			"made by a newer queenfs (format %u, this one knows up to %d); "
+			"it was left untouched",
+			big_endian(head + USER_VERSION), STORE_VERSION);
+	return 0;
+}
+
+static int make_at(const char *path, struct store_why *why)
+{
+	char text[sizeof(tables) + 256];
+	struct conn *conn;
+	int error =
+		conn_open(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &conn, why);
+
+	if (error)
+		return error;
+	/* auto_vacuum and page_size cannot be changed later. */
+	snprintf(text, sizeof(text),
+		 "PRAGMA page_size = %d; PRAGMA auto_vacuum = incremental;"
+		 "PRAGMA synchronous = EXTRA; BEGIN IMMEDIATE; %s"
+		 "PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT",
+		 STORE_PAGE_SIZE, tables, STORE_APPLICATION_ID, STORE_VERSION);
+	error = conn_exec(conn, text);
+	if (error)
+		why_set(why, error, "%s", conn->why.text);
+	conn_close(conn);
+	return error;
+}
+
+int schema_make(const char *path, struct store_why *why)
+{
+	char *wal = NULL, *fresh = NULL;
+	struct stat st;
+	int error = -ENOMEM;
+
+	if (stat(path, &st) == 0 && st.st_size > 0)
+		return 0;
+	if (asprintf(&wal, "%s-wal", path) < 0 || asprintf(&fresh, "%s-new", path) < 0)
+		goto out;
+	/* SQLite would play the old WAL into the new file. */
+	if (stat(wal, &st) == 0 && st.st_size > 0) {
+		error = why_set(why, -EEXIST,
+				"it is gone but its WAL, %s, is still there; "
+				"bring the store back or move that file away",
+				wal);
+		goto out;
+	}
+	unlink(fresh);
+	error = make_at(fresh, why);
+	if (!error && rename(fresh, path) < 0)
+		error = why_set(why, -errno, "cannot make it: %s", strerror(errno));
+	if (error)
+		unlink(fresh);
+out:
+	free(wal);
+	free(fresh);
+	return error;
+}

@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * segment.c - a segment's bytes and index: cache, load, search, read, remove.
+ *
+ * 1. A segment is immutable, in the store and in memory; readers hold a reference.
+ * 2. Within a partition base, created_us and position rise together, so any of them is
+ *    found by halving the range of offsets: each probe is one seek on the primary key and
+ *    touches no blob.
+ * 3. Loading brings the segments that follow as well: a reader of many small ones pays one
+ *    query for a run of them.
+ */
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store_int.h"
+
+#define CACHE_BYTES (8u << 20)
+#define RUN_BYTES (256u << 10) /* how far a load reads on */
+#define RUN_SEGMENTS 256
+
+/* ---- one segment ---------------------------------------------------------------------- */
+
+struct segment *segment_new(uint64_t partition, const struct segment_info *info,
+			    char *data, uint32_t *ends)
+{
+	struct segment *segment = calloc(1, sizeof(*segment));
+
+	if (!segment) {
+		free(data);
+		free(ends);
+		return NULL;
+	}
+	segment->refs = 1;
+	segment->partition = partition;
+	segment->info = *info;
+	segment->data = data;
+	segment->ends = ends;
+	return segment;
+}
+
+void segment_put_locked(struct segment *segment)
+{
+	if (!segment || --segment->refs > 0)
+		return;
+	free(segment->data);
+	free(segment->ends);
+	free(segment);
+}
+
+void segment_put(struct store *store, struct segment *segment)
+{
+	if (!segment)
+		return;
+	pthread_mutex_lock(&store->state);
+	segment_put_locked(segment);
+	pthread_mutex_unlock(&store->state);
+}
+
+void segment_message(const struct segment *segment, int64_t offset, uint32_t *from,
+		     uint32_t *to)
+{
+	int64_t at = offset - segment->info.base_offset;
+
+	*from = at > 0 ? segment->ends[at - 1] : 0;
+	*to = segment->ends[at];
+}
+
+/* ---- the cache ------------------------------------------------------------------------ */
+
+static struct segment **bucket(struct segment_cache *cache, uint64_t partition,
+			       int64_t base)
+{
+	uint64_t key = (partition * 0x9e3779b97f4a7c15u) ^
+		       ((uint64_t)base * 0xff51afd7ed558ccdu);
+	size_t count = sizeof(cache->buckets) / sizeof(*cache->buckets);
+
+	return &cache->buckets[(key >> 32) % count];
+}
+
+static size_t weight(const struct segment *segment)
+{
+	int64_t count = segment->info.end_offset - segment->info.base_offset + 1;
+
+	return sizeof(*segment) + segment->info.size + (size_t)count * sizeof(uint32_t);
+}
+
+static struct segment *cached_locked(struct store *store, uint64_t partition,
+				     int64_t base)
+{
+	struct segment *segment = *bucket(&store->cache, partition, base);
+
+	while (segment &&
+	       (segment->partition != partition || segment->info.base_offset != base))
+		segment = segment->hash_next;
+	return segment;
+}
+
+static void evict_locked(struct store *store, struct segment *segment)
+{
+	struct segment **at =
+		bucket(&store->cache, segment->partition, segment->info.base_offset);
+
+	while (*at != segment)
+		at = &(*at)->hash_next;
+	*at = segment->hash_next;
+	TAILQ_REMOVE(&store->cache.lru, segment, lru);
+	store->cache.bytes -= weight(segment);
+	segment_put_locked(segment);
+}
+
+void cache_add_locked(struct store *store, struct segment *segment)
+{
+	struct segment_cache *cache = &store->cache;
+	struct segment **at =
+		bucket(cache, segment->partition, segment->info.base_offset);
+
+	if (cached_locked(store, segment->partition, segment->info.base_offset))
+		return;
+	segment->refs++;
+	segment->hash_next = *at;
+	*at = segment;
+	TAILQ_INSERT_TAIL(&cache->lru, segment, lru);
+	cache->bytes += weight(segment);
+	while (cache->bytes > CACHE_BYTES && TAILQ_FIRST(&cache->lru) != segment)
+		evict_locked(store, TAILQ_FIRST(&cache->lru));
+}
+
+void cache_clear(struct store *store)
+{
+	pthread_mutex_lock(&store->state);
+	while (!TAILQ_EMPTY(&store->cache.lru))
+		evict_locked(store, TAILQ_FIRST(&store->cache.lru));
+	pthread_mutex_unlock(&store->state);
+}
+
+static bool contains(const struct segment *segment, int64_t offset)
+{
+	return segment && segment->info.base_offset <= offset &&
+	       offset <= segment->info.end_offset;
+}
+
+struct segment *cache_find_locked(struct store *store, struct partition *partition,
+				  int64_t offset, int64_t hint)
+{
+	uint64_t id = partition->item.id;
+	struct segment *segment = cached_locked(store, id, hint);
+
+	if (!contains(segment, offset))
+		segment = cached_locked(store, id, offset);
+	if (!contains(segment, offset))
+		return NULL;
+	segment->refs++;
+	TAILQ_REMOVE(&store->cache.lru, segment, lru);
+	TAILQ_INSERT_TAIL(&store->cache.lru, segment, lru);
+	return segment;
+}
+
+/* ---- from the store ------------------------------------------------------------------- */
+
+void segment_info_columns(sqlite3_stmt *stmt, struct segment_info *info)
+{
+	*info = (struct segment_info){
+		.base_offset = sqlite3_column_int64(stmt, 0),
+		.end_offset = sqlite3_column_int64(stmt, 1),
+		.created_us = sqlite3_column_int64(stmt, 2),
+		.position = (uint64_t)sqlite3_column_int64(stmt, 3),
+		.size = (uint64_t)sqlite3_column_int64(stmt, 4),
+	};
+}
+
+/* Reads a row of STMT_SEGMENT_RUN; what does not add up was damaged on disk: EIO. */
+static int segment_row(sqlite3_stmt *stmt, uint64_t partition, struct segment **out)
+{
+	enum { ENDS = 5, DATA = 6 };
+	struct segment_info info;
+	size_t count, size = (size_t)sqlite3_column_bytes(stmt, DATA);
+	const void *packed = sqlite3_column_blob(stmt, ENDS);
+	uint32_t *ends, last = 0;
+	char *data;
+
+	segment_info_columns(stmt, &info);
+	count = (size_t)sqlite3_column_bytes(stmt, ENDS) / sizeof(uint32_t);
+	if (info.end_offset < info.base_offset ||
+	    (uint64_t)(info.end_offset - info.base_offset) + 1 != count ||
+	    info.size != size)
+		return -EIO;
+	ends = malloc(count * sizeof(uint32_t));
+	data = malloc(size ? size : 1);
+	if (!ends || !data || !packed) {
+		free(ends);
+		free(data);
+		return -ENOMEM;
+	}
+	memcpy(ends, packed, count * sizeof(uint32_t));
+	for (size_t i = 0; i < count; i++) {
+		ends[i] = le32toh(ends[i]);
+		if (ends[i] < last || ends[i] > size) {
+			free(ends);
+			free(data);
+			return -EIO;
+		}
+		last = ends[i];
+	}
+	if (size)
+		memcpy(data, sqlite3_column_blob(stmt, DATA), size);
+	*out = segment_new(partition, &info, data, ends);
+	return *out ? 0 : -ENOMEM;
+}
+
+int segment_load(struct store *store, struct partition *partition, int64_t offset,
+		 struct segment **out)
+{
+	struct segment *first = NULL, *segment;
+	struct conn *conn;
+	sqlite3_stmt *stmt;
+	size_t bytes = 0;
+	int got, error = db_read_begin(store, &conn);
+
+	if (error)
+		return error;
+	stmt = conn_stmt(conn, STMT_SEGMENT_RUN);
+	bind_int(stmt, 1, (int64_t)partition->item.id);
+	bind_int(stmt, 2, offset);
+	for (int i = 0; i < RUN_SEGMENTS && bytes < RUN_BYTES; i++) {
+		got = conn_step(conn, stmt);
+		error = got == 1 ? segment_row(stmt, partition->item.id, &segment) : got;
+		if (got != 1 || error)
+			break;
+		bytes += segment->info.size;
+		pthread_mutex_lock(&store->state);
+		cache_add_locked(store, segment);
+		if (first)
+			segment_put_locked(segment);
+		else
+			first = segment;
+		pthread_mutex_unlock(&store->state);
+	}
+	sqlite3_reset(stmt);
+	db_read_end(store, conn);
+	if (first && !contains(first, offset)) {
+		segment_put(store, first);
+		first = NULL;
+	}
+	if (!first)
+		return error ? error : -ENOENT;
+	*out = first;
+	return 0;
+}
+
+/* ---- search --------------------------------------------------------------------------- */
+
+static int segment_at(struct conn *conn, enum stmt which, uint64_t partition,
+		      int64_t offset, struct segment_info *info)
+{
+	sqlite3_stmt *stmt = conn_stmt(conn, which);
+	int got;
+
+	bind_int(stmt, 1, (int64_t)partition);
+	bind_int(stmt, 2, offset);
+	got = conn_step(conn, stmt);
+	if (got == 1) {
+		segment_info_columns(stmt, info);
+		sqlite3_reset(stmt);
+	}
+	return got;
+}
+
+static bool reaches(const struct segment_info *info, enum segment_key key, int64_t value)
+{
+	return key == BY_TIME ? info->created_us >= value
+			      : info->position + info->size > (uint64_t)value;
+}
+
+int segment_search(struct conn *conn, uint64_t partition, int64_t low, int64_t high,
+		   enum segment_key key, int64_t value, struct segment_info *found)
+{
+	struct segment_info info;
+	int got, any = 0;
+
+	while (low <= high) {
+		got = segment_at(conn, STMT_SEGMENT_AT, partition, low + (high - low) / 2,
+				 &info);
+		if (got < 0)
+			return got;
+		if (got == 0 || info.end_offset < low)
+			break; /* removed meanwhile */
+		if (reaches(&info, key, value)) {
+			*found = info;
+			any = 1;
+			high = info.base_offset - 1;
+		} else {
+			low = info.end_offset + 1;
+		}
+	}
+	return any;
+}
+
+static int lookup(struct item *item, enum stmt which, int64_t offset,
+		  struct segment_info *info)
+{
+	struct store *store = item->store;
+	struct partition_info now;
+	struct segment_info found;
+	struct conn *conn;
+	int got, error = db_read_begin(store, &conn);
+
+	if (error)
+		return error;
+	got = segment_at(conn, which, item->id, offset, &found);
+	db_read_end(store, conn);
+	if (got < 0)
+		return got;
+	/* What a commit under way has written is not there yet, nor what one has removed. */
+	store_partition_info(item, &now);
+	if (got == 0 || found.base_offset > now.last_offset ||
+	    found.base_offset < now.first_offset)
+		return -ENOENT;
+	*info = found;
+	return 0;
+}
+
+int store_segment(struct item *partition, int64_t base, struct segment_info *info)
+{
+	struct segment_info found;
+	int error = lookup(partition, STMT_SEGMENT_FROM, base, &found);
+
+	if (error)
+		return error;
+	if (found.base_offset != base)
+		return -ENOENT;
+	*info = found;
+	return 0;
+}
+
+int store_segment_next(struct item *partition, int64_t after, struct segment_info *info)
+{
+	return lookup(partition, STMT_SEGMENT_FROM, after + 1, info);
+}
+
+/* ---- the log -------------------------------------------------------------------------- */
+
+/* The segment that holds a byte position between first and end, with a reference. */
+static int segment_of_position(struct store *store, struct partition *partition,
+			       const struct partition_info *now, uint64_t position,
+			       int64_t hint, struct segment **out)
+{
+	struct segment *segment;
+	struct segment_info info;
+	struct conn *conn;
+	int got;
+
+	pthread_mutex_lock(&store->state);
+	segment = cached_locked(store, partition->item.id, hint);
+	if (segment && segment->info.position + segment->info.size == position)
+		segment = cached_locked(store, partition->item.id,
+					segment->info.end_offset + 1);
+	if (segment && segment->info.position <= position &&
+	    position < segment->info.position + segment->info.size)
+		segment->refs++;
+	else
+		segment = NULL;
+	pthread_mutex_unlock(&store->state);
+	if (segment) {
+		*out = segment;
+		return 0;
+	}
+	got = db_read_begin(store, &conn);
+	if (got)
+		return got;
+	got = segment_search(conn, partition->item.id, now->first_offset,
+			     now->last_offset, BY_POSITION, (int64_t)position, &info);
+	db_read_end(store, conn);
+	if (got <= 0)
+		return got < 0 ? got : -ENOENT;
+	return segment_load(store, partition, info.base_offset, out);
+}
+
+ssize_t store_log_read(struct item *item, uint64_t position, _Atomic int64_t *hint,
+		       char *buffer, size_t size)
+{
+	struct partition *partition = partition_of(item);
+	struct partition_info now;
+	struct segment *segment;
+	size_t copied = 0;
+	int error = store_dropped(item) ? -ESTALE : 0;
+
+	while (!error && copied < size) {
+		size_t from, piece;
+		store_partition_info(item, &now);
+		if (position < now.first_position)
+			error = -ESTALE;
+		if (error || position >= now.end_position)
+			break;
+		error = segment_of_position(item->store, partition, &now, position, *hint,
+					    &segment);
+		if (error == -ENOENT) { /* removed between looking and loading */
+			store_partition_info(item, &now);
+			error = position < now.first_position ? -ESTALE : -EIO;
+		}
+		if (error)
+			break;
+		from = (size_t)(position - segment->info.position);
+		piece = (size_t)segment->info.size - from;
+		if (piece > size - copied)
+			piece = size - copied;
+		memcpy(buffer + copied, segment->data + from, piece);
+		copied += piece;
+		position += piece;
+		*hint = segment->info.base_offset;
+		segment_put(item->store, segment);
+	}
+	return copied > 0 ? (ssize_t)copied : error;
+}
+
+/* ---- removing the oldest -------------------------------------------------------------- */
+
+struct segment_drop_job {
+	struct job job;
+	struct item *item; /* the partition, a reference */
+	int64_t base;
+	int64_t next_offset;
+	uint64_t next_position;
+};
+
+static int segment_drop_apply(struct store *store, struct job *job)
+{
+	struct segment_drop_job *drop = container_of(job, struct segment_drop_job, job);
+	struct partition *partition = partition_of(drop->item);
+	struct conn *writer = store->writer;
+	struct segment_info info;
+	sqlite3_stmt *stmt;
+	int got;
+
+	if (drop->item->state != ITEM_LIVE)
+		return -ESTALE;
+	if (drop->base < partition->first || drop->base > partition->last)
+		return -ENOENT;
+	if (drop->base != partition->first)
+		return why_set(&job->why, -EBUSY,
+			       "only the oldest segment, %020lld, can be removed",
+			       (long long)partition->first);
+	got = segment_at(writer, STMT_SEGMENT_AT, drop->item->id, drop->base, &info);
+	if (got <= 0)
+		return got < 0 ? got : -ENOENT;
+	drop->next_offset = info.end_offset + 1;
+	drop->next_position = info.position + info.size;
+	stmt = conn_stmt(writer, STMT_SEGMENT_DELETE);
+	bind_int(stmt, 1, (int64_t)drop->item->id);
+	bind_int(stmt, 2, drop->base);
+	conn_run(writer, stmt);
+	/* Where the log goes on, and the clock, must outlive the last segment. */
+	stmt = conn_stmt(writer, STMT_PARTITION_NEXT);
+	bind_int(stmt, 1, (int64_t)drop->item->id);
+	bind_int(stmt, 2, drop->next_offset);
+	bind_int(stmt, 3, (int64_t)drop->next_position);
+	conn_run(writer, stmt);
+	stmt = conn_stmt(writer, STMT_META_SET);
+	bind_text(stmt, 1, "newest_us");
+	bind_int(stmt, 2, store->newest_us);
+	store->batch_freed = true;
+	return conn_run(writer, stmt);
+}
+
+static void segment_drop_publish_locked(struct store *store, struct job *job)
+{
+	struct segment_drop_job *drop = container_of(job, struct segment_drop_job, job);
+	struct partition *partition = partition_of(drop->item);
+	struct segment *cached = cached_locked(store, drop->item->id, drop->base);
+
+	partition->first = drop->next_offset;
+	partition->first_position = drop->next_position;
+	if (cached)
+		evict_locked(store, cached);
+	partition_wake_locked(partition);
+}
+
+static void segment_drop_free(struct job *job)
+{
+	struct segment_drop_job *drop = container_of(job, struct segment_drop_job, job);
+
+	store_put(drop->item);
+	free(drop);
+}
+
+static const struct job_type segment_drop_type = {
+	.alone = true,
+	.apply = segment_drop_apply,
+	.publish_locked = segment_drop_publish_locked,
+	.free = segment_drop_free,
+};
+
+void store_segment_drop(struct item *partition, int64_t base, store_done done, void *arg)
+{
+	struct segment_drop_job *drop = calloc(1, sizeof(*drop));
+
+	if (!drop) {
+		job_refuse(done, arg, -ENOMEM);
+		return;
+	}
+	drop->job = (struct job){ .type = &segment_drop_type, .done = done, .arg = arg };
+	drop->item = store_get(partition);
+	drop->base = base;
+	commit_submit(partition->store, &drop->job);
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stmt.c - every SQL text of the store in one table, prepared on first use.
+ *
+ * 1. A connection is used by one thread at a time; its statements are its own.
+ * 2. A statement handed out by conn_stmt() is reset; conn_step() resets it at its end.
+ * 3. A failure is kept in conn->error until cleared, so that a run of statements can be
+ *    checked once, and a NULL statement passes through binders and conn_step() unharmed.
+ */
+#include "store_int.h"
+
+static const char *const texts[STMT_COUNT] = {
+	[STMT_BEGIN] = "BEGIN IMMEDIATE",
+	[STMT_COMMIT] = "COMMIT",
+	[STMT_ROLLBACK] = "ROLLBACK",
+
+	[STMT_META_GET] = "SELECT value FROM meta WHERE key = ?1",
+	[STMT_META_SET] = "INSERT INTO meta(key, value) VALUES(?1, ?2) "
+			  "ON CONFLICT(key) DO UPDATE SET value = excluded.value",
+
+	[STMT_QUEUE_ALL] = "SELECT id, name, access FROM queues ORDER BY id",
+	[STMT_QUEUE_INSERT] = "INSERT INTO queues(name, access) VALUES(?1, ?2)",
+	[STMT_QUEUE_DELETE] = "DELETE FROM queues WHERE id = ?1",
+	[STMT_QUEUE_ACCESS] = "UPDATE queues SET access = ?2 WHERE id = ?1",
+
+	[STMT_PARTITION_ALL] = "SELECT id, name, access, queue, made_us, next_offset, "
+			       "next_position FROM partitions ORDER BY id",
+	[STMT_PARTITION_INSERT] = "INSERT INTO partitions(name, access, queue, made_us) "
+				  "VALUES(?1, ?2, ?3, ?4)",
+	[STMT_PARTITION_DELETE] = "DELETE FROM partitions WHERE id = ?1",
+	[STMT_PARTITION_ACCESS] = "UPDATE partitions SET access = ?2 WHERE id = ?1",
+	[STMT_PARTITION_NEXT] = "UPDATE partitions SET next_offset = ?2, next_position = "
+				"?3 WHERE id = ?1",
+	[STMT_PARTITION_CURSORS_DELETE] = "DELETE FROM cursors WHERE \"group\" = ?1 "
+					  "AND partition = ?2",
+
+	[STMT_GROUP_ALL] =
+		"SELECT id, name, access, queue, start_us FROM groups ORDER BY id",
+	[STMT_GROUP_INSERT] = "INSERT INTO groups(name, access, queue, start_us) "
+			      "VALUES(?1, ?2, ?3, ?4)",
+	[STMT_GROUP_DELETE] = "DELETE FROM groups WHERE id = ?1",
+	[STMT_GROUP_ACCESS] = "UPDATE groups SET access = ?2 WHERE id = ?1",
+	[STMT_GROUP_CURSORS_DELETE] = "DELETE FROM cursors WHERE \"group\" = ?1",
+	[STMT_GROUPS_OF_QUEUE_DELETE] = "DELETE FROM groups WHERE queue = ?1",
+
+	[STMT_CURSOR_ALL] = "SELECT \"group\", partition, committed FROM cursors",
+	[STMT_CURSOR_SET] =
+		"INSERT INTO cursors(\"group\", partition, committed) VALUES(?1, ?2, ?3) "
+		"ON CONFLICT DO UPDATE SET committed = excluded.committed",
+
+	[STMT_SEGMENT_INSERT] =
+		"INSERT INTO segments(partition, base, last, created_us, "
+		"position, size, ends, data) VALUES(?1,?2,?3,?4,?5,?6,?7,?8)",
+	[STMT_SEGMENT_DELETE] = "DELETE FROM segments WHERE partition = ?1 AND base = ?2",
+#define SEGMENT_COLUMNS "SELECT base, last, created_us, position, size"
+	[STMT_SEGMENT_FIRST] = SEGMENT_COLUMNS
+	" FROM segments WHERE partition = ?1 ORDER BY base LIMIT 1",
+	[STMT_SEGMENT_LAST] = SEGMENT_COLUMNS
+	" FROM segments WHERE partition = ?1 ORDER BY base DESC LIMIT 1",
+	[STMT_SEGMENT_AT] = SEGMENT_COLUMNS " FROM segments WHERE partition = ?1 "
+					    "AND base <= ?2 ORDER BY base DESC LIMIT 1",
+	[STMT_SEGMENT_FROM] = SEGMENT_COLUMNS " FROM segments WHERE partition = ?1 "
+					      "AND base >= ?2 ORDER BY base LIMIT 1",
+	/* The segment that holds an offset and those after it. */
+	[STMT_SEGMENT_RUN] = SEGMENT_COLUMNS
+	", ends, data FROM segments WHERE partition = ?1 AND base >= "
+	"(SELECT base FROM segments WHERE partition = ?1 AND base <= ?2 "
+	"ORDER BY base DESC LIMIT 1) ORDER BY base",
+	[STMT_FREE_PAGES] = "SELECT freelist_count, page_count "
+			    "FROM pragma_freelist_count, pragma_page_count",
+};
+
+int conn_fail(struct conn *conn, int code)
+{
+	int error = -EIO;
+
+	switch (code & 0xff) {
+	case SQLITE_FULL:
+		error = -ENOSPC;
+		break;
+	case SQLITE_NOMEM:
+		error = -ENOMEM;
+		break;
+	case SQLITE_IOERR:
+	case SQLITE_CANTOPEN: {
+		int system = sqlite3_system_errno(conn->db);
+		if (system == ENOSPC || system == EDQUOT)
+			error = -ENOSPC;
+		break;
+	}
+	}
+	if (!conn->error) {
+		conn->error = error;
+		why_set(&conn->why, error, "the store answered: %s",
+			sqlite3_errmsg(conn->db));
+	}
+	return error;
+}
+
+void conn_error_clear(struct conn *conn)
+{
+	conn->error = 0;
+	conn->why.text[0] = '\0';
+}
+
+sqlite3_stmt *conn_stmt(struct conn *conn, enum stmt id)
+{
+	sqlite3_stmt **stmt = &conn->stmts[id];
+
+	if (!*stmt) {
+		int code = sqlite3_prepare_v3(conn->db, texts[id], -1,
+					      SQLITE_PREPARE_PERSISTENT, stmt, NULL);
+		if (code != SQLITE_OK)
+			conn_fail(conn, code);
+	}
+	return *stmt;
+}
+
+/* Binding fails only for want of memory, and then the step that follows fails as well
+ * (NOT NULL columns) or finds nothing; with NULL it is a harmless misuse. */
+void bind_int(sqlite3_stmt *stmt, int at, int64_t value)
+{
+	if (stmt)
+		sqlite3_bind_int64(stmt, at, value);
+}
+
+void bind_text(sqlite3_stmt *stmt, int at, const char *text)
+{
+	if (stmt)
+		sqlite3_bind_text(stmt, at, text, -1, SQLITE_STATIC);
+}
+
+void bind_blob(sqlite3_stmt *stmt, int at, const void *data, size_t size)
+{
+	if (stmt)
+		sqlite3_bind_blob64(stmt, at, data, size, SQLITE_STATIC);
+}
+
+int conn_step(struct conn *conn, sqlite3_stmt *stmt)
+{
+	int code;
+
+	if (!stmt)
+		return conn->error ? conn->error : -EIO;
+	code = sqlite3_step(stmt);
+	if (code == SQLITE_ROW)
+		return 1;
+	if (code != SQLITE_DONE)
+		code = conn_fail(conn, code);
+	else
+		code = 0;
+	sqlite3_reset(stmt);
+	return code;
+}
+
+int conn_run(struct conn *conn, sqlite3_stmt *stmt)
+{
+	int got = conn_step(conn, stmt);
+
+	if (got == 1) {
+		sqlite3_reset(stmt);
+		return 0;
+	}
+	return got;
+}
+
+int conn_exec(struct conn *conn, const char *sql)
+{
+	int code = sqlite3_exec(conn->db, sql, NULL, NULL, NULL);
+
+	return code == SQLITE_OK ? 0 : conn_fail(conn, code);
+}

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * store.h - what is true and durable: the whole contract between store/ and fs/.
+ *
+ * Not for: anything a file looks like. "Section N" below means section N of the
+ * contract that README.md restates: what each file in the mount means.
+ *
+ * Conventions
+ * - A fallible function returns 0 (or a count) or -errno; out-parameters come last and
+ *   are untouched on failure.
+ * - A verb that has to be committed takes a store_done. It is called exactly once, from
+ *   whichever thread committed (often the caller's own, before the verb returns), with
+ *   no lock held, and only after the change is durable as the store's options say.
+ * - Every function may be called from any thread. None waits for anything but the disk.
+ * - Offsets are int64_t: the first message of a partition is 0, "none" is -1. Times are
+ *   microseconds since 1970 UTC (`_us`). Sizes and positions are bytes.
+ */
+#ifndef STORE_H
+#define STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define STORE_NAME_MAX 200
+#define STORE_MESSAGE_MAX (1u << 20)
+#define STORE_DEFAULT_NAME "default"
+
+struct statvfs;
+struct store;
+struct item;
+struct reader;
+
+/* Why a verb refused, in words for a person: what was wrong and what is allowed. */
+struct store_why {
+	char text[240];
+};
+
+/* ---- opening and closing (section 13) ------------------------------------------- */
+
+struct store_options {
+	const char *path;	  /* the SQLite file; made if missing */
+	bool disk;		  /* durability: true disk, false os */
+	uint64_t reserve_bytes;	  /* kept free beside the store for acks, seeks and rm */
+	uint64_t wal_limit_bytes; /* the WAL is truncated once it is larger */
+};
+
+/*
+ * Opens the store at options->path (borrowed for the call) and locks it for this process.
+ * Errors: EBUSY locked (the holder's pid is named), EMEDIUMTYPE not a queenfs store or
+ * newer than this program (the file is left untouched), EREMOTE on a network filesystem,
+ * and what open(2) says. Not before fork(2): the lock belongs to the process.
+ */
+int store_open(const struct store_options *options, struct store **store,
+	       struct store_why *why);
+
+/* Commits and answers all that is queued, in this thread, and ends the store's own. For the
+ * end, when nobody else calls any more; verbs still work, without a thread of the store. */
+void store_settle(struct store *store);
+
+/* Commits what is queued and every cursor, then frees the store. No call may be under way
+ * and every reader must have been closed. */
+void store_close(struct store *store);
+
+/* The disk that the store is on, for df: 0 or -errno. */
+int store_statvfs(struct store *store, struct statvfs *disk);
+
+/* The store's "now": the clock, never below the newest created_at (contract, Words). */
+int64_t store_now(struct store *store);
+
+/* ---- queues, partitions, groups (section 1) ------------------------------------- */
+
+/* An item is a queue, a partition or a group: a thing with a name, made and dropped by
+ * users. Whoever got one from a function here puts it back with store_put(). An item that
+ * was dropped stays readable for its holders; verbs on it answer ESTALE. */
+enum item_kind { ITEM_QUEUE, ITEM_PARTITION, ITEM_GROUP, ITEM_KINDS };
+
+/* The directories that an item owns, each with an owner and mode of its own (section 12).
+ * The first is the item itself. */
+enum { ROOT_DIR, ROOT_QUEUES, ROOT_DIRS };
+enum {
+	QUEUE_DIR,
+	QUEUE_PARTITIONS,
+	QUEUE_GROUPS,
+	QUEUE_SNAPSHOTS,
+	QUEUE_CONFIG,
+	QUEUE_DIRS
+};
+enum { PARTITION_DIR, PARTITION_SEGMENTS, PARTITION_GROUPS, PARTITION_DIRS };
+enum { GROUP_DIR, GROUP_CONFIG, GROUP_DLQ, GROUP_DIRS };
+#define STORE_DIRS_MAX 5
+
+struct access {
+	uid_t uid;
+	gid_t gid;
+	mode_t mode; /* permission bits only */
+};
+
+/* What a committed verb came to. Valid during the call of store_done only. */
+struct store_result {
+	int error;	   /* 0 or -errno */
+	const char *why;   /* words for a refusal, may be empty, never NULL */
+	struct item *item; /* store_make: the new item, borrowed; else NULL */
+};
+typedef void (*store_done)(void *arg, const struct store_result *result);
+
+/* 0, EINVAL or ENAMETOOLONG: may an item be called this? Fills why on refusal. */
+int store_name_check(const char *name, struct store_why *why);
+
+/* Below, `parent` is the queue of partitions and groups, and NULL for queues. */
+
+/* Finds a child by name. ENOENT. */
+int store_find(struct store *store, struct item *parent, enum item_kind kind,
+	       const char *name, struct item **item);
+
+/* The child with the smallest id above `after`; ENOENT past the last. A listing that goes
+ * on from an id stays whole while others come and go. */
+int store_next(struct store *store, struct item *parent, enum item_kind kind,
+	       uint64_t after, struct item **item);
+
+/* Makes a child, with `access` for itself and the same less write for group and others
+ * for its fixed directories. EEXIST, EINVAL, ENAMETOOLONG, ESTALE (parent dropped),
+ * ENOSPC, EIO. name and access are borrowed for the call. Section 1. */
+void store_make(struct store *store, struct item *parent, enum item_kind kind,
+		const char *name, const struct access *access, store_done done,
+		void *arg);
+
+/* Drops an item. ENOTEMPTY: a queue with partitions, a partition with messages. EBUSY:
+ * somebody reads below it. Groups and settings of a queue go with it. Section 1. */
+void store_drop(struct item *item, store_done done, void *arg);
+
+struct item *store_get(struct item *item);  /* one more reference */
+void store_put(struct item *item);	    /* NULL is fine */
+uint64_t store_id(const struct item *item); /* never used again, unique among its kind */
+const char *store_name(const struct item *item); /* lives as long as the item */
+bool store_dropped(const struct item *item);
+
+/* Owner and mode of directory `dir` of an item; item NULL: of the mount's own. */
+void store_access(struct store *store, struct item *item, unsigned dir,
+		  struct access *access);
+void store_access_set(struct store *store, struct item *item, unsigned dir,
+		      const struct access *access, store_done done, void *arg);
+
+/* ---- pushing (section 2) -------------------------------------------------------- */
+
+/* Messages to add: `data` holds them one after the other exactly as `log` shows them
+ * (each with its newline), ends[i] is the position just past message i. */
+struct messages {
+	char *data;
+	size_t size;
+	uint32_t *ends;
+	uint32_t count;
+};
+void messages_free(struct messages *messages); /* frees what it points to */
+
+/*
+ * Adds messages to a partition, all or none. partition NULL: the queue's partition
+ * "default", made if missing. Takes `messages` (both arrays from malloc; the struct is
+ * emptied). Pushes that arrive during a commit become one segment. ESTALE, ENOSPC, EIO.
+ */
+void store_push(struct item *queue, struct item *partition, struct messages *messages,
+		store_done done, void *arg);
+
+/* Makes everything committed so far durable against power loss: fsync(2). */
+void store_sync(struct store *store, store_done done, void *arg);
+
+/* ---- the log and its segments (section 3) --------------------------------------- */
+
+struct partition_info {
+	int64_t first_offset;	 /* the oldest retained; last_offset + 1 when empty */
+	int64_t last_offset;	 /* -1: nothing was ever pushed */
+	uint64_t first_position; /* byte position of first_offset since the beginning */
+	uint64_t end_position;	 /* byte position just past last_offset */
+	int64_t modified_us;	 /* the last commit; when empty, the making */
+	int64_t made_us;
+};
+void store_partition_info(struct item *partition, struct partition_info *info);
+
+struct segment_info {
+	int64_t base_offset, end_offset; /* first and last message, both included */
+	int64_t created_us;		 /* commit time, shared by its messages */
+	uint64_t position, size;	 /* bytes: where in the log, how many */
+};
+
+/* The segment that starts exactly at base: ENOENT, EIO. */
+int store_segment(struct item *partition, int64_t base, struct segment_info *info);
+
+/* The segment with the smallest base above `after` (-1: the oldest): ENOENT, EIO. */
+int store_segment_next(struct item *partition, int64_t after, struct segment_info *info);
+
+/* Copies up to size bytes of the log from a byte position (as in partition_info) on; 0 at
+ * its end. hint (0 at first, the caller keeps it) makes reading on cheap. ESTALE: that part
+ * was removed, or the partition dropped. EIO. */
+ssize_t store_log_read(struct item *partition, uint64_t position, _Atomic int64_t *hint,
+		       char *buffer, size_t size);
+
+/* Removes the oldest segment. EBUSY: base is not the oldest. ENOENT. */
+void store_segment_drop(struct item *partition, int64_t base, store_done done, void *arg);
+
+/* ---- groups: reading and seeking (sections 4, 5, 6) ----------------------------- */
+
+/*
+ * Opens a reader of a group, over one partition or (NULL) all of its queue in turn. The
+ * reader is the lease: what it began and did not finish goes back when it closes. ESTALE.
+ */
+int store_reader_open(struct item *group, struct item *partition, struct reader **reader);
+void store_reader_close(struct reader *reader);
+
+/*
+ * A pop: the next bytes for this reader, whole messages while one fits, a longer one in
+ * pieces. 0 is the end of this pop (its batch is done or nothing waits); the call after
+ * that starts another. A message counts as consumed once its last byte was returned,
+ * unless its lease was lost to a seek meanwhile. Errors: ESTALE, EIO.
+ */
+ssize_t store_read(struct reader *reader, char *buffer, size_t size);
+
+/* The last store_read() never reached anybody: what it consumed is unread again, unless
+ * somebody else went on from there. */
+void store_unread(struct reader *reader);
+
+/* Where the group stands in a partition: the last consumed offset, never below the oldest
+ * retained less one; where it will start if it has not met it. ESTALE. Section 5. */
+int store_committed(struct item *group, struct item *partition, int64_t *committed);
+
+struct committed_row {
+	struct item *partition; /* a reference of the caller's */
+	int64_t committed;
+};
+/* All partitions of the group's queue at one moment, sorted by name. The caller puts each
+ * partition and frees rows. ESTALE, ENOMEM. */
+int store_committed_all(struct item *group, struct committed_row **rows, size_t *count);
+
+enum seek_kind {
+	SEEK_TO_START,	/* just below the oldest retained message */
+	SEEK_TO_END,	/* the last offset */
+	SEEK_TO_TIME,	/* just below the first segment with created_at >= value (us) */
+	SEEK_TO_OFFSET, /* committed = value; a partition only */
+	SEEK_TO_TABLE,	/* a row per partition; a queue only */
+};
+struct seek_row {
+	char *partition; /* its name; "*" is every partition without a row */
+	int64_t committed;
+};
+struct seek {
+	enum seek_kind kind;
+	int64_t value;
+	struct seek_row *rows; /* owned by the seek; partitions are malloc'd names */
+	size_t count;
+};
+
+/* Would this row be accepted now? ENOENT unknown partition, ERANGE past its last offset. */
+int store_seek_check(struct item *group, const struct seek_row *row,
+		     struct store_why *why);
+
+/*
+ * Moves a group in one partition or (NULL) in all of its queue, in one transaction: sets
+ * committed, ends leases, resets attempts, makes the cursor if there was none, and shows
+ * the partition to waiting readers. Takes the rows of `seek`. ENOENT: the queue has no
+ * partitions, or a row names an unknown one. ERANGE, ESTALE, ENOSPC, EIO.
+ */
+void store_seek(struct item *group, struct item *partition, struct seek *seek,
+		store_done done, void *arg);
+void seek_free(struct seek *seek);
+
+/* ---- times (section 5) ---------------------------------------------------------- */
+
+/*
+ * A point in time as people and tools write it: ISO 8601 / RFC 3339 (what date -Is, date
+ * -Ins, date --rfc-3339=ns and stat -c %y print), `-15m` `-2h` `-7d` before now_us,
+ * `@seconds`. Fractions are rounded up to the microsecond. EINVAL. Pure.
+ */
+int time_parse(const char *text, int64_t now_us, int64_t *time_us);
+
+/* Writes `2026-07-29T14:00:00.123456Z`. Pure. */
+#define TIME_TEXT_SIZE 36
+void time_print(int64_t time_us, char text[TIME_TEXT_SIZE]);
+
+#endif

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * store_int.h - what the files of store/ share; one block per file.
+ *
+ * The locks of the store, each a leaf: no SQLite call and no callback under one.
+ *   state   everything in memory that decides: items, cursors, leases, ready lists, the
+ *           segment cache, the queue of jobs. Functions that need it end in _locked.
+ *   pool    the list of idle reading connections.
+ *   gate    (read/write) is no leaf: a reading connection is used under its read side, so
+ *           that a truncating checkpoint, which takes the write side, finds no reader.
+ * Committing is a role, not a lock: store->committing says that a thread has it. Only its
+ * holder uses the writing connection and changes what is committed, so it may read that
+ * state without `state`.
+ */
+#ifndef STORE_INT_H
+#define STORE_INT_H
+
+#include <errno.h>
+#include <pthread.h>
+#include <sqlite3.h>
+#include <stdatomic.h>
+#include <sys/queue.h>
+
+#include "store.h"
+
+#define container_of(pointer, type, member) \
+	((type *)(void *)((char *)(pointer)-offsetof(type, member)))
+
+/* ---- why.c ------------------------------------------------------------------------ */
+
+/* Fills why (NULL is fine) and returns error, so that a refusal is one statement. */
+int why_set(struct store_why *why, int error, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* ---- stmt.c: every SQL text in one table, prepared on first use ------------------- */
+
+enum stmt {
+	STMT_BEGIN,
+	STMT_COMMIT,
+	STMT_ROLLBACK,
+	STMT_META_GET,
+	STMT_META_SET,
+	STMT_QUEUE_ALL,
+	STMT_QUEUE_INSERT,
+	STMT_QUEUE_DELETE,
+	STMT_QUEUE_ACCESS,
+	STMT_PARTITION_ALL,
+	STMT_PARTITION_INSERT,
+	STMT_PARTITION_DELETE,
+	STMT_PARTITION_ACCESS,
+	STMT_PARTITION_NEXT,
+	STMT_PARTITION_CURSORS_DELETE,
+	STMT_GROUP_ALL,
+	STMT_GROUP_INSERT,
+	STMT_GROUP_DELETE,
+	STMT_GROUP_ACCESS,
+	STMT_GROUP_CURSORS_DELETE,
+	STMT_GROUPS_OF_QUEUE_DELETE,
+	STMT_CURSOR_ALL,
+	STMT_CURSOR_SET,
+	STMT_SEGMENT_INSERT,
+	STMT_SEGMENT_DELETE,
+	STMT_SEGMENT_FIRST,
+	STMT_SEGMENT_LAST,
+	STMT_SEGMENT_AT,
+	STMT_SEGMENT_FROM,
+	STMT_SEGMENT_RUN,
+	STMT_FREE_PAGES,
+	STMT_COUNT
+};
+
+/* One connection and its prepared statements; used by one thread at a time. */
+struct conn {
+	sqlite3 *db;
+	sqlite3_stmt *stmts[STMT_COUNT];
+	int error; /* -errno of the first failure since conn_error_clear(), or 0 */
+	struct store_why why;
+	struct conn *next; /* in the pool */
+};
+
+/* The statement, reset and unbound; NULL on failure (conn->error is set, and conn_step
+ * and the binders take NULL). */
+sqlite3_stmt *conn_stmt(struct conn *conn, enum stmt id);
+void bind_int(sqlite3_stmt *stmt, int at, int64_t value);
+void bind_text(sqlite3_stmt *stmt, int at,
+	       const char *text); /* borrowed until the reset */
+void bind_blob(sqlite3_stmt *stmt, int at, const void *data, size_t size); /* borrowed */
+/* 1 a row, 0 done (and reset), -errno (and reset). */
+int conn_step(struct conn *conn, sqlite3_stmt *stmt);
+/* Runs a statement that returns no row: 0 or -errno. */
+int conn_run(struct conn *conn, sqlite3_stmt *stmt);
+int conn_exec(struct conn *conn, const char *sql);
+int conn_fail(struct conn *conn, int sqlite_code); /* notes and returns -errno */
+void conn_error_clear(struct conn *conn);
+
+/* ---- db.c: connections, the store's lock, pragmas, checkpoints -------------------- */
+
+int conn_open(const char *path, int flags, struct conn **conn, struct store_why *why);
+void conn_close(struct conn *conn);
+
+/* A reading connection for this thread until db_read_end(); waits only for a checkpoint. */
+int db_read_begin(struct store *store, struct conn **conn);
+void db_read_end(struct store *store, struct conn *conn);
+
+int db_sync_wal(struct store *store);
+/* The committing role: truncates the WAL if it is past its limit, or `anyway`. */
+void db_checkpoint(struct store *store, bool anyway);
+
+/* ---- schema.c: tables as text, version, migration --------------------------------- */
+
+#define STORE_APPLICATION_ID 0x51756565 /* "Quee" */
+#define STORE_VERSION 1
+#define STORE_PAGE_SIZE 16384
+
+/* Is this file, not opened yet, ours or empty? 0, EMEDIUMTYPE, or what open(2) says. */
+int schema_probe(const char *path, struct store_why *why);
+/* Makes a store at path if there is none or an empty file. */
+int schema_make(const char *path, struct store_why *why);
+
+/* ---- reserve.c: room for the undo ------------------------------------------------- */
+
+int reserve_open(struct store *store, struct store_why *why);
+void reserve_close(struct store *store);
+int reserve_take(struct store *store); /* ENOSPC: there is not enough room yet */
+void reserve_free(struct store *store);
+
+/* ---- item.c: things with names ---------------------------------------------------- */
+
+/*
+ * An item is born by the commit that inserts its row. Until then a partition that a push
+ * made is UNBORN: found by name for further pushes, invisible otherwise.
+ */
+enum item_state { ITEM_UNBORN, ITEM_LIVE, ITEM_DROPPED };
+
+struct item {
+	enum item_kind kind;
+	enum item_state state;
+	bool leaving; /* its drop is being committed: no new reader */
+	atomic_uint refs;
+	uint64_t id; /* 0 until born */
+	char *name;
+	struct store *store;
+	struct item *parent; /* a reference; NULL for a queue */
+	struct item *hash_next;
+	struct access *access; /* one per directory of its kind */
+};
+
+/* ---- names.c ---------------------------------------------------------------------- */
+
+/* The children of one kind. by_id ascends; a dropped item leaves a hole until many have. */
+struct names {
+	struct item **by_id;
+	size_t used, room, holes;
+	struct item **buckets;
+	size_t bucket_count, count;
+};
+
+int names_find_locked(struct names *names, const char *name, struct item **item);
+int names_add_locked(struct names *names, struct item *item);  /* by name: ENOMEM */
+int names_reserve_locked(struct names *names, size_t more);    /* then born cannot fail */
+size_t names_after(const struct names *names, uint64_t after); /* place of the next id */
+void names_born_locked(struct names *names, struct item *item); /* by id as well */
+void names_remove_locked(struct names *names, struct item *item);
+void names_free(struct names *names);
+#define names_each(names, at, var)                    \
+	for (size_t at = 0; at < (names)->used; at++) \
+		if (((var) = (names)->by_id[at]) != NULL)
+
+/* ---- item.c again ------------------------------------------------------------------ */
+
+struct names *item_names(struct store *store, struct item *parent, enum item_kind kind);
+unsigned item_dirs(enum item_kind kind);
+struct item *item_new(struct store *store, struct item *parent, enum item_kind kind,
+		      const char *name, const struct access *access);
+void access_text(const struct access *access, unsigned count, char *text, size_t size);
+#define ACCESS_TEXT_SIZE (STORE_DIRS_MAX * 32)
+int items_load(struct store *store);
+void items_free(struct store *store);
+
+/* ---- queue.c, partition.c, group.c: what is held in memory for each ---------------- */
+
+struct queue {
+	struct item item;
+	struct access access[QUEUE_DIRS];
+	struct names partitions, groups;
+	uint32_t slots; /* slots given out: a partition's place in each group's cursors */
+	uint32_t *free_slots; /* those of dropped partitions; has room for all */
+	uint32_t free_count, free_room;
+};
+
+struct partition {
+	struct item item;
+	struct access access[PARTITION_DIRS];
+	uint32_t slot;
+	bool prepared;	  /* being born: has its slot and cursors */
+	unsigned readers; /* open readers of this partition alone */
+	int64_t first, last;
+	uint64_t first_position, end_position;
+	int64_t modified_us, made_us;
+	/* The committing role's, while a batch is built; pending counts queued pushes. */
+	struct partition *batch_next;
+	struct push_job *pushes, **pushes_end;
+	int64_t batch_last, batch_created_us;
+	uint64_t batch_end_position;
+	unsigned pending;
+};
+
+/* A group's place in one partition. There is one per pair from birth to drop. */
+struct cursor {
+	struct group *group;
+	struct partition *partition;
+	int64_t committed; /* see cursor_committed_locked(): retention may be past it */
+	uint32_t epoch;	   /* raised by a seek: an ack from an older one is refused */
+	uint32_t pins; /* readers that point here: a dropped partition waits for them */
+	struct reader *holder; /* who has the lease, or NULL */
+	int64_t hint;	       /* base of the segment last read */
+	bool ready;	       /* in the group's ready list */
+	bool dirty;	       /* in the store's list of cursors to be committed */
+	TAILQ_ENTRY(cursor) ready_entry, dirty_entry;
+};
+TAILQ_HEAD(cursor_list, cursor);
+#define CURSOR_DELAY_US 50000 /* what is consumed is committed within 100 ms */
+
+struct group {
+	struct item item;
+	struct access access[GROUP_DIRS];
+	struct cursor **cursors; /* by slot */
+	uint32_t room;
+	unsigned readers;	  /* open readers */
+	struct cursor_list ready; /* partitions with messages and no lease, in turn */
+	int64_t start_us;	  /* where it starts in a partition; INT64_MIN: all */
+};
+
+int partition_load(struct partition *partition, sqlite3_stmt *row);
+int group_load(struct group *group, sqlite3_stmt *row);
+
+struct queue *queue_of(struct item *item);
+struct partition *partition_of(struct item *item);
+struct group *group_of(struct item *item);
+
+struct item *partition_or_unborn_locked(struct item *queue, const char *name, int *error);
+/* Before the commit: inserts the row and gets all that birth needs, so that it cannot fail. */
+int partition_insert(struct store *store, struct partition *partition);
+void partition_born_locked(struct partition *partition);
+void partition_undo_locked(
+	struct partition *partition); /* not committed: as before insert */
+void partition_gone_locked(struct partition *partition); /* its cursors and slot go */
+
+int group_insert(struct store *store, struct group *group);
+void group_born_locked(struct group *group);
+void group_clear(struct group *group); /* frees its cursors */
+int cursor_make_locked(struct group *group, struct partition *partition);
+void cursor_free_locked(struct group *group, struct partition *partition);
+struct cursor *cursor_locked(struct group *group, struct partition *partition);
+int64_t cursor_committed_locked(const struct cursor *cursor);
+void cursor_ready_locked(struct cursor *cursor); /* puts it in or out of the ready list */
+void cursor_dirty_locked(struct cursor *cursor); /* to be committed soon */
+void cursor_move_locked(struct cursor *cursor,
+			int64_t committed); /* a seek was committed */
+int cursor_write(struct store *store, const struct cursor *cursor, int64_t committed);
+void partition_wake_locked(struct partition *partition); /* it grew */
+
+/* ---- segment.c: a segment's bytes and index --------------------------------------- */
+
+/* Immutable once shared; counted. Offsets base..end, data as the log shows it. */
+struct segment {
+	unsigned refs; /* under state; the cache holds one */
+	uint64_t partition;
+	struct segment_info info;
+	char *data;
+	uint32_t *ends; /* ends[i]: just past message base + i */
+	struct segment *hash_next;
+	TAILQ_ENTRY(segment) lru;
+};
+TAILQ_HEAD(segment_list, segment);
+
+#define SEGMENT_BYTES_MAX (4u << 20)
+
+struct segment_cache {
+	struct segment *buckets[4096];
+	struct segment_list lru; /* the most recently used last */
+	size_t bytes;
+};
+
+struct segment *segment_new(uint64_t partition, const struct segment_info *info,
+			    char *data, uint32_t *ends); /* takes both; NULL: ENOMEM */
+void segment_put_locked(struct segment *segment);	 /* NULL is fine */
+void segment_put(struct store *store, struct segment *segment);
+void cache_add_locked(struct store *store, struct segment *segment);
+void cache_clear(struct store *store);
+/* The cached segment with this offset, with a reference; hint: a base to try first. */
+struct segment *cache_find_locked(struct store *store, struct partition *partition,
+				  int64_t offset, int64_t hint);
+/* The segment with this offset from the store, with a reference; caches it and some that
+ * follow. ENOENT, EIO, ENOMEM. */
+int segment_load(struct store *store, struct partition *partition, int64_t offset,
+		 struct segment **segment);
+/* Bytes [*from, *to) of message `offset`. */
+void segment_message(const struct segment *segment, int64_t offset, uint32_t *from,
+		     uint32_t *to);
+
+enum segment_key { BY_TIME, BY_POSITION };
+/* The first segment in offsets low..high created at or after a time, or that ends past a
+ * byte position: 1 and info, 0 none, -errno. O(log segments). */
+int segment_search(struct conn *conn, uint64_t partition, int64_t low, int64_t high,
+		   enum segment_key key, int64_t value, struct segment_info *info);
+void segment_info_columns(sqlite3_stmt *stmt, struct segment_info *info);
+
+/* ---- commit.c: the one place that writes ------------------------------------------ */
+
+struct job;
+
+/*
+ * What a durable change does, in order: apply inside the transaction (may refuse with
+ * -errno before it wrote anything), then publish if it was committed or undo if it was
+ * refused or not committed, both under state and neither may fail, then the callback, then
+ * free. After an undo, apply may run once more.
+ */
+struct job_type {
+	bool alone; /* changes what exists: a transaction of its own */
+	bool push;  /* answers ENOSPC while the reserve is gone */
+	int (*apply)(struct store *store, struct job *job);
+	void (*publish_locked)(struct store *store, struct job *job);
+	void (*undo_locked)(struct store *store, struct job *job);
+	void (*free)(struct job *job);
+};
+
+struct job {
+	const struct job_type *type;
+	struct job *next;
+	int error;
+	struct store_why why;
+	struct item *item; /* what store_result.item shows */
+	store_done done;
+	void *arg;
+};
+
+/* Queues a job and, if nobody commits, commits all that is queued. */
+void commit_submit(struct store *store, struct job *job);
+/* Answers a job that cannot even be queued, and frees it. */
+void commit_refuse(struct job *job, int error);
+/* Answers where not even a job could be allocated. */
+void job_refuse(store_done done, void *arg, int error);
+extern const struct job_type sync_type;
+int timer_start(struct store *store);
+void timer_stop(struct store *store);
+
+/* ---- push.c ------------------------------------------------------------------------ */
+
+struct push_job {
+	struct job job;
+	struct partition *partition; /* a reference */
+	struct messages messages;
+	struct push_job *next; /* of the same partition, in this batch */
+};
+/* The committing role: writes the segments of this batch; then exactly one of the others. */
+void push_write_segments(struct store *store, struct segment_list *made);
+void push_publish_segments_locked(struct store *store, struct segment_list *made);
+void push_forget_segments(struct store *store, struct segment_list *made);
+
+/* ---- the store --------------------------------------------------------------------- */
+
+struct store {
+	char *path;
+	bool disk;
+	uint64_t wal_limit_bytes;
+	int lock_fd;
+
+	/* state: see the head of this file */
+	pthread_mutex_t state;
+	struct names queues;
+	struct access access[ROOT_DIRS];
+	struct segment_cache cache;
+	int64_t newest_us; /* newest created_at ever given out */
+	struct job *jobs, **jobs_end;
+	bool committing;
+	struct cursor_list dirty;
+	bool shrinking; /* free pages wait to be given back */
+	bool stopping;
+	pthread_cond_t timer_wake;
+	int64_t dirty_due_us; /* monotonic */
+	pthread_t timer;
+	bool timer_running;
+
+	/* the committing role's */
+	struct conn *writer;
+	bool synchronous_full; /* what the writer's pragma is set to */
+	uint64_t wal_bytes;
+	uint64_t wal_retry_bytes; /* somebody else reads: try again at this size */
+	struct partition *batch_partitions;
+	int64_t commit_us; /* newest_us as this batch will leave it */
+	bool batch_freed;  /* this batch deleted something large */
+
+	int reserve_fd;
+	uint64_t reserve_bytes;
+	bool full; /* the reserve is gone: pushes answer ENOSPC */
+
+	pthread_rwlock_t gate;
+	pthread_mutex_t pool_lock;
+	struct conn *pool;
+};
+
+int64_t clock_us(void);
+int64_t monotonic_us(void);
+
+#endif
