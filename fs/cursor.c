@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cursor.c - where a group stands, and the words that move it (section 5).
+ *
+ * 1. A write is one command and one seek, answered after its commit.
+ * 2. Lines with a TAB are a table: each is checked as it arrives, however the writes cut
+ *    it, and all of them are one seek when the process that wrote them closes. A bad line
+ *    refuses its write and the whole table.
+ * 3. An open that writes nothing moves nothing.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs.h"
+
+#define LINE_MAX_BYTES 512 /* a name, an offset, a TAB */
+
+struct cursor_file {
+	pthread_mutex_t lock; /* all but text */
+	char *text;	      /* as it stood when it was opened */
+	size_t text_size;
+	bool table;   /* this handle brings a table */
+	bool refused; /* one of its lines was bad: nothing of it counts */
+	uint64_t owner;
+	char line[LINE_MAX_BYTES]; /* the unfinished last line */
+	size_t line_size;
+	struct seek seek; /* what has been gathered */
+};
+
+/* ---- reading ------------------------------------------------------------------------------ */
+
+static int text_of_queue(struct item *group, FILE *out)
+{
+	struct committed_row *rows;
+	size_t count;
+	int error = store_committed_all(group, &rows, &count);
+
+	if (error)
+		return error;
+	for (size_t i = 0; i < count; i++) {
+		fprintf(out, "%lld\t%s\n", (long long)rows[i].committed,
+			store_name(rows[i].partition));
+		store_put(rows[i].partition);
+	}
+	free(rows);
+	return 0;
+}
+
+static int text_of_partition(const struct place *place, FILE *out)
+{
+	int64_t committed;
+	int error = store_committed(place->group, place->partition, &committed);
+
+	if (!error)
+		fprintf(out, "%lld\n", (long long)committed);
+	return error;
+}
+
+static int cursor_text(const struct place *place, char **text, size_t *size)
+{
+	FILE *out = open_memstream(text, size);
+	int error;
+
+	if (!out)
+		return -ENOMEM;
+	error = place->partition ? text_of_partition(place, out)
+				 : text_of_queue(place->group, out);
+	if (fclose(out) != 0 && !error)
+		error = -ENOMEM;
+	if (error) {
+		free(*text);
+		*text = NULL;
+	}
+	return error;
+}
+
+static void cursor_stat(struct node *node, struct stat *st)
+{
+	char *text;
+	size_t size;
+
+	if (cursor_text(&node->place, &text, &size) == 0) {
+		st->st_size = (off_t)size;
+		free(text);
+	}
+}
+
+static int cursor_open(struct handle *handle, struct call *call)
+{
+	struct cursor_file *file = calloc(1, sizeof(*file));
+	int error;
+
+	(void)call;
+	if (!file)
+		return -ENOMEM;
+	error = cursor_text(&handle->node->place, &file->text, &file->text_size);
+	if (error) {
+		free(file);
+		return error;
+	}
+	pthread_mutex_init(&file->lock, NULL);
+	handle->state = file;
+	return 0;
+}
+
+static ssize_t cursor_read(struct handle *handle, char *buffer, size_t size, off_t offset)
+{
+	const struct cursor_file *file = handle->state;
+	size_t left;
+
+	if ((size_t)offset >= file->text_size)
+		return 0;
+	left = file->text_size - (size_t)offset;
+	left = left < size ? left : size;
+	memcpy(buffer, file->text + offset, left);
+	return (ssize_t)left;
+}
+
+/* ---- a command ---------------------------------------------------------------------------- */
+
+/* 1 and the number, 0 if it is no run of digits, -ERANGE if it does not fit. */
+static int parse_integer(const char *text, int64_t *value)
+{
+	const char *at = text + (*text == '-');
+	char *end;
+
+	if (!isdigit((unsigned char)*at) || at[strspn(at, "0123456789")] != '\0')
+		return 0;
+	errno = 0;
+	*value = strtoll(text, &end, 10);
+	return errno ? -ERANGE : 1;
+}
+
+/* Trims blanks and the newline; NULL if there is a NUL or another line. */
+static char *one_line(char *text, size_t size)
+{
+	if (size && text[size - 1] == '\n')
+		size--;
+	while (size && isspace((unsigned char)text[size - 1]) && text[size - 1] != '\n')
+		size--;
+	while (size && (*text == ' ' || *text == '\t')) {
+		text++;
+		size--;
+	}
+	text[size] = '\0';
+	return strlen(text) == size && !strchr(text, '\n') ? text : NULL;
+}
+
+static int parse_offset(const char *text, bool of_queue, struct seek *seek,
+			struct store_why *why)
+{
+	int got = parse_integer(text, &seek->value);
+
+	if (got < 0)
+		return why_not(why, got, "%s is no offset: too large", text);
+	if (got == 0)
+		return 0;
+	if (of_queue)
+		return why_not(why, -EINVAL,
+			       "an offset needs a partition: write it to "
+			       "partitions/<partition>/groups/<group>/cursor, or here as "
+			       "<offset><TAB><partition>");
+	seek->kind = SEEK_TO_OFFSET;
+	return 1;
+}
+
+static int parse_command(const char *text, bool of_queue, int64_t now_us,
+			 struct seek *seek, struct store_why *why)
+{
+	int got;
+
+	if (*text == '\0' && of_queue)
+		return why_not(why, -EINVAL, "must specify end or a time");
+	if (*text == '\0' || strcasecmp(text, "end") == 0 ||
+	    strcasecmp(text, "now") == 0) {
+		seek->kind = SEEK_TO_END;
+		return 0;
+	}
+	if (strcasecmp(text, "start") == 0) {
+		seek->kind = SEEK_TO_START;
+		return 0;
+	}
+	got = parse_offset(text, of_queue, seek, why);
+	if (got)
+		return got < 0 ? got : 0;
+	if (time_parse(text, now_us, &seek->value) == 0) {
+		seek->kind = SEEK_TO_TIME;
+		return 0;
+	}
+	return why_not(
+		why, -EINVAL,
+		"\"%.60s\" is no position; allowed are end, now, start, a time like "
+		"2026-07-29T14:00Z, -15m, @<seconds>, %s",
+		text, of_queue ? "lines of <offset><TAB><partition>" : "an offset");
+}
+
+static ssize_t command_write(struct handle *handle, struct call *call, const char *data,
+			     size_t size)
+{
+	const struct place *place = &handle->node->place;
+	char copy[LINE_MAX_BYTES + 1], *text = NULL;
+	struct seek seek = { 0 };
+	int error;
+
+	if (size <= LINE_MAX_BYTES) {
+		memcpy(copy, data, size);
+		text = one_line(copy, size);
+	}
+	if (!text)
+		return why_not(&call->why, -EINVAL,
+			       "a write to cursor is one command, one line");
+	error = parse_command(text, !place->partition, store_now(call->mount->store),
+			      &seek, &call->why);
+	if (error)
+		return error;
+	store_seek(place->group, place->partition, &seek, call_finish, call);
+	return PARKED;
+}
+
+/* ---- a table ------------------------------------------------------------------------------ */
+
+static int row_parse(char *line, struct seek_row *row, struct store_why *why)
+{
+	char *tab = strchr(line, '\t');
+
+	if (!tab)
+		return why_not(why, -EINVAL, "\"%.60s\" is no <offset><TAB><partition>",
+			       line);
+	*tab = '\0';
+	row->partition = tab + 1;
+	if (parse_integer(line, &row->committed) != 1)
+		return why_not(why, -EINVAL, "\"%.60s\" before the TAB is no offset",
+			       line);
+	if (strcmp(row->partition, "*") == 0 && row->committed != -1)
+		return why_not(why, -EINVAL, "only -1 goes with *");
+	return 0;
+}
+
+static int row_add_locked(struct cursor_file *file, const struct seek_row *row)
+{
+	struct seek *seek = &file->seek;
+	char *name = strdup(row->partition);
+	struct seek_row *rows = seek->rows;
+
+	if (name &&
+	    (seek->count & (seek->count - 1)) == 0) { /* full at each power of two */
+		rows = realloc(rows, (seek->count ? seek->count * 2 : 1) * sizeof(*rows));
+		if (rows)
+			seek->rows = rows;
+	}
+	if (!name || !rows) {
+		free(name);
+		return -ENOMEM;
+	}
+	rows[seek->count++] = (struct seek_row){ name, row->committed };
+	return 0;
+}
+
+/* The gathered line is whole. */
+static int table_line_locked(struct handle *handle, struct cursor_file *file,
+			     struct store_why *why)
+{
+	struct seek_row row;
+	int error;
+
+	file->line[file->line_size] = '\0';
+	if (strlen(file->line) != file->line_size)
+		return why_not(why, -EINVAL, "a line of the table holds a NUL");
+	file->line_size = 0;
+	if (file->line[0] == '#')
+		return 0;
+	error = row_parse(file->line, &row, why);
+	if (!error)
+		error = store_seek_check(handle->node->place.group, &row, why);
+	return error ? error : row_add_locked(file, &row);
+}
+
+static int table_bytes_locked(struct handle *handle, struct cursor_file *file,
+			      const char *data, size_t size, struct store_why *why)
+{
+	int error = 0;
+
+	for (size_t i = 0; i < size && !error; i++) {
+		if (data[i] == '\n')
+			error = table_line_locked(handle, file, why);
+		else if (file->line_size == LINE_MAX_BYTES - 1)
+			error = why_not(why, -EINVAL, "a line of the table is too long");
+		else
+			file->line[file->line_size++] = data[i];
+	}
+	return error;
+}
+
+static void table_refuse_locked(struct cursor_file *file)
+{
+	seek_free(&file->seek);
+	file->line_size = 0;
+	file->refused = true;
+}
+
+static ssize_t table_write_locked(struct handle *handle, struct call *call,
+				  const char *data, size_t size, uint64_t owner)
+{
+	struct cursor_file *file = handle->state;
+	int error;
+
+	if (handle->node->place.partition)
+		return why_not(
+			&call->why, -EINVAL,
+			"a table of offsets goes to the queue's groups/<group>/cursor");
+	if (file->refused)
+		return why_not(
+			&call->why, -EINVAL,
+			"an earlier line of this table was refused, and the table with "
+			"it; open the cursor again");
+	file->table = true;
+	file->owner = owner;
+	error = table_bytes_locked(handle, file, data, size, &call->why);
+	if (!error)
+		return (ssize_t)size;
+	table_refuse_locked(file);
+	return error;
+}
+
+static ssize_t cursor_write(struct handle *handle, struct call *call, const char *data,
+			    size_t size, uint64_t owner)
+{
+	struct cursor_file *file = handle->state;
+	ssize_t got = 0;
+	bool table;
+
+	if (size == 0)
+		return 0;
+	pthread_mutex_lock(&file->lock);
+	table = file->table || *data == '#' || memchr(data, '\t', size);
+	if (table)
+		got = table_write_locked(handle, call, data, size, owner);
+	pthread_mutex_unlock(&file->lock);
+	return table ? got : command_write(handle, call, data, size);
+}
+
+/* The process that wrote the table closes it: now it counts. */
+static int table_end_locked(struct handle *handle, struct cursor_file *file,
+			    struct store_why *why, struct seek *seek)
+{
+	int error = 0;
+
+	if (file->line_size > 0)
+		error = table_line_locked(handle, file, why);
+	if (error) {
+		table_refuse_locked(file);
+		return error;
+	}
+	file->table = file->refused = false;
+	*seek = file->seek;
+	seek->kind = SEEK_TO_TABLE;
+	file->seek = (struct seek){ 0 };
+	return 0;
+}
+
+static int cursor_flush(struct handle *handle, struct call *call, uint64_t owner)
+{
+	struct cursor_file *file = handle->state;
+	struct seek seek = { 0 };
+	int error = 0;
+
+	pthread_mutex_lock(&file->lock);
+	if (file->table && file->owner == owner)
+		error = table_end_locked(handle, file, &call->why, &seek);
+	pthread_mutex_unlock(&file->lock);
+	if (error || seek.count == 0)
+		return error;
+	store_seek(handle->node->place.group, NULL, &seek, call_finish, call);
+	return PARKED;
+}
+
+static void cursor_close(struct handle *handle)
+{
+	struct cursor_file *file = handle->state;
+
+	seek_free(&file->seek);
+	free(file->text);
+	pthread_mutex_destroy(&file->lock);
+	free(file);
+}
+
+const struct file_ops cursor_file = {
+	.flags = FILE_GROWS,
+	.stat = cursor_stat,
+	.open = cursor_open,
+	.read = cursor_read,
+	.write = cursor_write,
+	.flush = cursor_flush,
+	.close = cursor_close,
+};

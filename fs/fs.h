@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * fs.h - what the files of fs/ share: nodes, handles, calls and the tables of kinds.
+ *
+ * fs/ says what the store looks like as files. It holds nothing that must survive: names,
+ * owners, offsets and cursors are asked of the store each time. The locks here are leaves:
+ * no call of the store or of libfuse is made under one.
+ */
+#ifndef FS_H
+#define FS_H
+
+#include <fuse_lowlevel.h>
+#include <pthread.h>
+#include <sys/queue.h>
+#include <sys/stat.h>
+
+#include "store.h"
+
+struct call;
+struct handle;
+struct node;
+
+/* What a handler that answers later returns: the call is its own from then on. */
+#define PARKED (-4096)
+
+/* ---- for main.c ----------------------------------------------------------------------- */
+
+struct mount;
+extern const struct fuse_lowlevel_ops ops_table;
+
+struct mount *mount_new(struct store *store); /* NULL: ENOMEM; store borrowed */
+/* After the loop: closes what is open and lets go of the store; before store_close(). */
+void mount_end(struct mount *mount);
+void mount_free(struct mount *mount); /* after store_close() */
+
+/* ---- errors.c: the mount's errors file -------------------------------------------------- */
+
+#define ERRORS_KEPT 256
+
+struct error_line {
+	uid_t uid;
+	char *text; /* ends in a newline */
+};
+
+struct errors {
+	pthread_mutex_t lock; /* the ring */
+	struct error_line ring[ERRORS_KEPT];
+	uint64_t next; /* number of the next line; it goes to next % ERRORS_KEPT */
+};
+
+/* Adds a line unless this error is none of the user's doing (ENOENT, EAGAIN, EINTR). */
+void errors_add(struct mount *mount, const struct fuse_ctx *who, const char *path,
+		int error, const char *why);
+
+/* ---- node.c: what the kernel knows by a number ------------------------------------------ */
+
+/* Where something is in the tree. The items are references once it is in a node. */
+struct place {
+	const struct dir_kind *dir;
+	const struct file_kind *file; /* in dir; NULL: the directory itself */
+	struct item *queue, *partition, *group;
+	struct segment_info segment; /* of segments/<base> */
+};
+
+struct node {
+	struct place place;
+	struct mount *mount;
+	uint64_t lookups; /* under mount->nodes_lock */
+	bool hashed;
+	struct node *hash_next;
+	TAILQ_ENTRY(node) all;
+	uid_t uid;	 /* who looked it up */
+	uint64_t origin; /* log: the position that byte 0 of this node is */
+	/* errors: what this node has shown so far, under errors.lock */
+	char *text;
+	size_t text_size;
+	uint64_t text_next;
+};
+TAILQ_HEAD(node_list, node);
+
+struct node *node_of(struct mount *mount, fuse_ino_t ino);
+fuse_ino_t node_ino(const struct node *node);
+/* One lookup more of a directory's node, or a fresh node of a file: the kernel lets one
+ * write at a time into an inode, so each open gets its own. Takes the place's references,
+ * also on failure (NULL). */
+struct node *node_take(struct mount *mount, struct place *place, uid_t uid);
+void node_forget(struct mount *mount, struct node *node, uint64_t lookups);
+/* The kernel holds this directory for dead though it is not: the next lookup is fresh. */
+void node_retire(struct mount *mount, const struct place *place);
+void node_stat(struct node *node, struct stat *st);
+void stat_time(struct stat *st, int64_t time_us);
+void place_put(struct place *place);
+struct place place_get(const struct place *place); /* with references of its own */
+ino_t place_number(const struct place *place);	   /* st_ino: constant while it exists */
+/* The path in the mount, `name` (may be NULL) below it; malloc'd, control characters shown
+ * as '?'; NULL: ENOMEM. */
+char *place_path(const struct place *place, const char *name);
+
+/* ---- the mount --------------------------------------------------------------------------- */
+
+struct mount {
+	struct store *store;
+	uid_t owner;
+	struct node root;
+	pthread_mutex_t nodes_lock; /* the hash and all lookup counts */
+	struct node *buckets[1024]; /* directories */
+	struct node_list nodes;
+	pthread_mutex_t handles_lock; /* the list */
+	TAILQ_HEAD(, handle) handles;
+	struct errors errors;
+	int64_t started_us;
+};
+
+/* ---- kinds.c: the tree as tables --------------------------------------------------------- */
+
+enum dir_id {
+	DIR_ROOT,
+	DIR_QUEUES,
+	DIR_QUEUE,
+	DIR_QUEUE_GROUPS,
+	DIR_GROUP,
+	DIR_PARTITIONS,
+	DIR_PARTITION,
+	DIR_SEGMENTS,
+	DIR_PARTITION_GROUPS,
+	DIR_PARTITION_GROUP,
+	DIR_COUNT
+};
+
+/* What users make and remove in a directory. Each gets the directory's place. */
+struct children {
+	enum item_kind item;
+	enum dir_id dir; /* what a child is */
+	/* 0 and *child (references are the caller's), or -ENOENT. */
+	int (*find)(struct mount *mount, const struct place *in, const char *name,
+		    struct place *child);
+	/* The child with the smallest key above `after`; a key is never 0. */
+	int (*next)(struct mount *mount, const struct place *in, uint64_t after,
+		    struct place *child, uint64_t *key);
+	/* NULL: refused with EPERM. Both answer the call; PARKED or -errno. */
+	int (*make)(struct call *call, const struct place *in, const char *name,
+		    mode_t mode);
+	int (*drop)(struct call *call, const struct place *child);
+	bool fixed; /* removing one succeeds and does nothing */
+};
+
+struct dir_kind {
+	enum dir_id parent;
+	const char *name;     /* NULL: its item's */
+	enum item_kind owner; /* whose directory it is; ITEM_KINDS: the mount's */
+	unsigned access;      /* which of the owner's directories */
+	const struct children *children;
+};
+
+enum {
+	FILE_STREAM = 1,   /* no position: see reply_open() */
+	FILE_CACHED = 2,   /* the kernel may keep pages of it */
+	FILE_GROWS = 4,	   /* its size must be asked each time */
+	FILE_CONSUMES = 8, /* reading takes r and w; listed as a FIFO; no O_NOFOLLOW */
+};
+
+/* How one kind of file behaves. Its permission bits follow from what is here: a file can be
+ * read if it has read, written if it has write. Everything is optional. Functions return 0,
+ * a count, -errno, or where there is a call PARKED; call->why may be filled. */
+struct file_ops {
+	unsigned flags;
+	void (*init)(struct node *node);
+	void (*stat)(struct node *node, struct stat *st);
+	int (*open)(struct handle *handle, struct call *call);
+	ssize_t (*read)(struct handle *handle, char *buffer, size_t size, off_t offset);
+	void (*unread)(struct handle *handle); /* that reply reached nobody */
+	ssize_t (*write)(struct handle *handle, struct call *call, const char *data,
+			 size_t size, uint64_t owner);
+	int (*flush)(struct handle *handle, struct call *call, uint64_t owner);
+	void (*close)(struct handle *handle);
+	/* Text of the i-th attribute: its name (NULL past the last) and value. */
+	const char *(*xattr)(const struct node *node, unsigned i, char value[64]);
+};
+
+struct file_kind {
+	enum dir_id dir;
+	const char *name; /* NULL: a child of dir that children->find knows */
+	const struct file_ops *ops;
+};
+
+extern const struct dir_kind dirs[DIR_COUNT];
+extern const struct file_kind files[];
+extern const size_t file_count;
+
+struct item *place_owner(const struct place *place); /* borrowed; NULL: the mount */
+mode_t place_mode(const struct place *place, const struct access *access);
+/* Finds a name in a directory, fixed or made: 0 and references, or -ENOENT. */
+int place_find(struct mount *mount, const struct place *in, const char *name,
+	       struct place *child);
+/* Lists: the entry after a directory offset, and the offset of that entry. -ENOENT: end. */
+int place_list(struct mount *mount, const struct place *in, uint64_t after,
+	       struct place *child, uint64_t *at);
+const char *place_name(const struct place *place, char base[24]);
+/* Whether it was made by a user (and can be removed), not fixed. */
+bool place_made(const struct place *place);
+
+/* ---- handle.c: an open file ------------------------------------------------------------- */
+
+struct handle {
+	struct node *node;
+	int flags;
+	void *state; /* the kind's own; its close frees it */
+	TAILQ_ENTRY(handle) all;
+};
+
+struct handle *handle_new(struct node *node, int flags);
+void handle_free(struct handle *handle); /* after the kind's close */
+struct handle *handle_of(const struct fuse_file_info *fi);
+
+/* ---- call.c: a request on its way to its answer ------------------------------------------ */
+
+/*
+ * A request that may be answered later, by whichever thread commits. The kernel keeps the
+ * node and the handle until then. Every answer leaves through call_finish(): an error is
+ * written to the errors file and replied, else `success` replies.
+ */
+struct call {
+	fuse_req_t req;
+	struct mount *mount;
+	struct node *node;
+	struct handle *handle; /* or NULL */
+	char *name;	       /* of the child it is about, or NULL */
+	size_t size;	       /* of a write */
+	void (*success)(struct call *call, const struct store_result *result);
+	struct store_why why;
+};
+
+/* NULL: ENOMEM, and the request has been answered with it. name may be NULL. */
+struct call *call_new(fuse_req_t req, struct node *node, const char *name,
+		      void (*success)(struct call *, const struct store_result *));
+/* A store_done whose arg is the call. */
+void call_finish(void *call, const struct store_result *result);
+void call_error(struct call *call, int error); /* -errno, or 0; call->why says more */
+/* Answers with 0 for call_new's success. */
+void call_success_plain(struct call *call, const struct store_result *result);
+/* Refuses a request that has no call. */
+void refuse(fuse_req_t req, struct node *node, const char *name, int error,
+	    const char *why);
+/* Fills why and returns error, so that a refusal is one statement. */
+int why_not(struct store_why *why, int error, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+void reply_entry(fuse_req_t req, struct mount *mount, struct place *place);
+void reply_open(struct call *call, const struct store_result *result);
+
+/* ---- the kinds of files ------------------------------------------------------------------ */
+
+extern const struct file_ops readme_file, version_file,
+	errors_file;			   /* text.c, errors.c */
+extern const struct file_ops push_file;	   /* push.c */
+extern const struct file_ops pop_file;	   /* consume.c */
+extern const struct file_ops cursor_file;  /* cursor.c */
+extern const struct file_ops log_file;	   /* log.c */
+extern const struct file_ops segment_file; /* segment.c */
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* handle.c - per-open state; the list of all, for the end of the mount. */
+#include <stdlib.h>
+
+#include "fs.h"
+
+struct handle *handle_new(struct node *node, int flags)
+{
+	struct handle *handle = calloc(1, sizeof(*handle));
+	struct mount *mount = node->mount;
+
+	if (!handle)
+		return NULL;
+	handle->node = node;
+	handle->flags = flags;
+	pthread_mutex_lock(&mount->handles_lock);
+	TAILQ_INSERT_TAIL(&mount->handles, handle, all);
+	pthread_mutex_unlock(&mount->handles_lock);
+	return handle;
+}
+
+void handle_free(struct handle *handle)
+{
+	struct mount *mount = handle->node->mount;
+
+	pthread_mutex_lock(&mount->handles_lock);
+	TAILQ_REMOVE(&mount->handles, handle, all);
+	pthread_mutex_unlock(&mount->handles_lock);
+	free(handle);
+}
+
+struct handle *handle_of(const struct fuse_file_info *fi)
+{
+	return (struct handle *)(uintptr_t)fi->fh;
+}

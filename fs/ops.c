@@ -1,0 +1,586 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ops.c - the requests of the kernel: find the node, call its kind, reply.
+ *
+ * 1. Nothing here knows a name: what a file does is in its file_ops, what a directory holds
+ *    in kinds.c. The kernel has checked permissions before (default_permissions).
+ * 2. A handler returns 0, a count or -errno and is answered here, or PARKED and is answered
+ *    by whoever commits.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <sys/xattr.h>
+
+#include "fs.h"
+
+#define WRITE_MAX (1u << 20)
+
+static struct mount *mount_of(fuse_req_t req)
+{
+	return fuse_req_userdata(req);
+}
+
+static struct node *node_at(fuse_req_t req, fuse_ino_t ino)
+{
+	return node_of(mount_of(req), ino);
+}
+
+/* A reply's bytes are put together in a buffer that the thread keeps: the first touch of a
+ * fresh page costs more than copying into it. */
+static pthread_key_t buffer_key;
+static pthread_once_t buffer_once = PTHREAD_ONCE_INIT;
+
+static void buffer_key_make(void)
+{
+	if (pthread_key_create(&buffer_key, free) != 0)
+		abort(); /* no key is left of 1,024: our own fault */
+}
+
+static char *thread_buffer(size_t size)
+{
+	char *buffer;
+
+	if (size > WRITE_MAX)
+		return NULL;
+	pthread_once(&buffer_once, buffer_key_make);
+	buffer = pthread_getspecific(buffer_key);
+	if (!buffer) {
+		buffer = malloc(WRITE_MAX);
+		pthread_setspecific(buffer_key, buffer);
+	}
+	return buffer;
+}
+
+static void ops_init(void *userdata, struct fuse_conn_info *conn)
+{
+	(void)userdata;
+	conn->max_write = WRITE_MAX;
+	conn->max_read = 0;
+	conn->time_gran = 1000;
+	/* Copying small requests through a pipe costs more than it saves. */
+	conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
+				  FUSE_CAP_SPLICE_MOVE | FUSE_CAP_WRITEBACK_CACHE);
+}
+
+/* ---- nodes ------------------------------------------------------------------------------ */
+
+static void ops_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct node *in = node_at(req, parent);
+	struct place child;
+	int error = place_find(in->mount, &in->place, name, &child);
+
+	if (error)
+		refuse(req, in, name, error, "");
+	else
+		reply_entry(req, in->mount, &child);
+}
+
+static void ops_forget(fuse_req_t req, fuse_ino_t ino, uint64_t lookups)
+{
+	node_forget(mount_of(req), node_at(req, ino), lookups);
+	fuse_reply_none(req);
+}
+
+static void ops_forget_multi(fuse_req_t req, size_t count,
+			     struct fuse_forget_data *forgets)
+{
+	for (size_t i = 0; i < count; i++)
+		node_forget(mount_of(req), node_at(req, forgets[i].ino),
+			    forgets[i].nlookup);
+	fuse_reply_none(req);
+}
+
+static double attr_timeout(const struct node *node)
+{
+	const struct file_kind *file = node->place.file;
+
+	return file && (file->ops->flags & FILE_GROWS) ? 0 : 1.0;
+}
+
+static void reply_attr(fuse_req_t req, struct node *node)
+{
+	struct stat st;
+
+	node_stat(node, &st);
+	fuse_reply_attr(req, &st, attr_timeout(node));
+}
+
+static void ops_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	(void)fi;
+	reply_attr(req, node_at(req, ino));
+}
+
+static void setattr_success(struct call *call, const struct store_result *result)
+{
+	(void)result;
+	reply_attr(call->req, call->node);
+}
+
+/* Owner and mode of a directory are kept; a file's follow from them. */
+static int set_access(struct call *call, const struct stat *st, int set)
+{
+	const struct place *place = &call->node->place;
+	struct store *store = call->mount->store;
+	struct access access;
+
+	store_access(store, place_owner(place), place->dir->access, &access);
+	if (place->file) {
+		if ((!(set & FUSE_SET_ATTR_MODE) ||
+		     (st->st_mode & 07777) == (place_mode(place, &access) & 07777)) &&
+		    (!(set & FUSE_SET_ATTR_UID) || st->st_uid == access.uid) &&
+		    (!(set & FUSE_SET_ATTR_GID) || st->st_gid == access.gid))
+			return 0;
+		return why_not(
+			&call->why, -EPERM,
+			"a file's owner and mode follow its directory; change those");
+	}
+	if (set & FUSE_SET_ATTR_MODE)
+		access.mode = st->st_mode & 07777;
+	if (set & FUSE_SET_ATTR_UID)
+		access.uid = st->st_uid;
+	if (set & FUSE_SET_ATTR_GID)
+		access.gid = st->st_gid;
+	store_access_set(store, place_owner(place), place->dir->access, &access,
+			 call_finish, call);
+	return PARKED;
+}
+
+static void ops_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int set,
+			struct fuse_file_info *fi)
+{
+	struct node *node = node_at(req, ino);
+	struct call *call = call_new(req, node, NULL, setattr_success);
+	int got = 0;
+
+	(void)fi;
+	if (!call)
+		return;
+	/* Sizes and times of a file that can be written are nobody's to set: ignored. */
+	if ((set & FUSE_SET_ATTR_SIZE) && node->place.file &&
+	    !node->place.file->ops->write)
+		got = why_not(&call->why, -EACCES, "this file cannot be written");
+	else if (set & (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID))
+		got = set_access(call, st, set);
+	if (got != PARKED)
+		call_error(call, got);
+}
+
+/* ---- making and removing ---------------------------------------------------------------- */
+
+static void mkdir_success(struct call *call, const struct store_result *result)
+{
+	struct place child;
+	int error = place_find(call->mount, &call->node->place, call->name, &child);
+
+	(void)result;
+	if (error) /* somebody was quick to remove it again */
+		refuse(call->req, call->node, call->name, error, "");
+	else
+		reply_entry(call->req, call->mount, &child);
+}
+
+static void ops_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
+{
+	struct node *in = node_at(req, parent);
+	struct call *call = call_new(req, in, name, mkdir_success);
+	const struct children *children = in->place.dir->children;
+	int got;
+
+	if (!call)
+		return;
+	if (children && children->make)
+		got = children->make(call, &in->place, name, mode);
+	else
+		got = why_not(
+			&call->why, -EPERM,
+			"no directory can be made here; queues are made in queues/, "
+			"partitions in partitions/, groups in groups/");
+	if (got != PARKED)
+		call_error(call, got);
+}
+
+/* unlink and rmdir: what a user made is dropped; of what is fixed nothing is, so that
+ * `rm -r` of a queue gets through. */
+static void ops_remove(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct node *in = node_at(req, parent);
+	struct call *call = call_new(req, in, name, call_success_plain);
+	struct place child;
+	int got;
+
+	if (!call)
+		return;
+	got = place_find(in->mount, &in->place, name, &child);
+	if (got) {
+		call_error(call, got);
+		return;
+	}
+	if (place_made(&child)) {
+		got = in->place.dir->children->drop(call, &child);
+	} else if (!child.file) {
+		node_retire(in->mount, &child);
+	}
+	place_put(&child);
+	if (got != PARKED)
+		call_error(call, got);
+}
+
+#define STRAY                                                                     \
+	"no file can be made here: messages go to push, and mkdir makes queues, " \
+	"partitions and groups"
+
+static void ops_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+		      dev_t device)
+{
+	(void)mode;
+	(void)device;
+	refuse(req, node_at(req, parent), name, -EPERM, STRAY);
+}
+
+static void ops_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+		       struct fuse_file_info *fi)
+{
+	(void)mode;
+	(void)fi;
+	refuse(req, node_at(req, parent), name, -EPERM, STRAY);
+}
+
+static void ops_symlink(fuse_req_t req, const char *target, fuse_ino_t parent,
+			const char *name)
+{
+	(void)target;
+	refuse(req, node_at(req, parent), name, -EPERM, STRAY);
+}
+
+static void ops_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name)
+{
+	(void)ino;
+	refuse(req, node_at(req, parent), name, -EPERM, STRAY);
+}
+
+static void ops_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
+		       fuse_ino_t new_parent, const char *new_name, unsigned flags)
+{
+	(void)new_parent;
+	(void)new_name;
+	(void)flags;
+	refuse(req, node_at(req, parent), name, -EPERM,
+	       "names are for good; nothing here can "
+	       "be renamed");
+}
+
+/* ---- files ------------------------------------------------------------------------------ */
+
+static int open_check(const struct file_ops *ops, int flags, struct store_why *why)
+{
+	int mode = flags & O_ACCMODE;
+
+	/* Says it to root too, whom the kernel lets through. */
+	if (mode != O_WRONLY && !ops->read)
+		return why_not(why, -EACCES, "this file can only be written");
+	if (mode != O_RDONLY && !ops->write && (ops->flags & FILE_CONSUMES))
+		return why_not(why, -EACCES,
+			       "messages are taken by reading: open it read-only");
+	if ((mode != O_RDONLY || (flags & O_TRUNC)) && !ops->write)
+		return why_not(why, -EACCES, "this file can only be read");
+	return 0;
+}
+
+static void ops_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct node *node = node_at(req, ino);
+	const struct file_ops *ops = node->place.file->ops;
+	struct call *call = call_new(req, node, NULL, reply_open);
+	int got;
+
+	if (!call)
+		return;
+	call->handle = handle_new(node, fi->flags);
+	got = call->handle ? open_check(ops, fi->flags, &call->why) : -ENOMEM;
+	if (!got && ops->open)
+		got = ops->open(call->handle, call);
+	if (got != PARKED)
+		call_error(call, got);
+}
+
+static void ops_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
+		     struct fuse_file_info *fi)
+{
+	struct handle *handle = handle_of(fi);
+	struct node *node = node_at(req, ino);
+	const struct file_ops *ops = node->place.file->ops;
+	char *buffer;
+	ssize_t got;
+
+	if (size > WRITE_MAX)
+		size = WRITE_MAX;
+	buffer = thread_buffer(size);
+	got = buffer ? ops->read(handle, buffer, size, offset) : -ENOMEM;
+	if (got < 0)
+		refuse(req, node, NULL, (int)got, "");
+	else if (fuse_reply_buf(req, buffer, (size_t)got) != 0 && ops->unread)
+		ops->unread(handle);
+}
+
+static void write_success(struct call *call, const struct store_result *result)
+{
+	(void)result;
+	fuse_reply_write(call->req, call->size);
+}
+
+static void ops_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size,
+		      off_t offset, struct fuse_file_info *fi)
+{
+	struct node *node = node_at(req, ino);
+	struct call *call = call_new(req, node, NULL, write_success);
+	ssize_t got;
+
+	(void)offset;
+	if (!call)
+		return;
+	call->handle = handle_of(fi);
+	call->size = size;
+	got = node->place.file->ops->write(call->handle, call, data, size,
+					   fi->lock_owner);
+	if (got != PARKED)
+		call_error(call, got < 0 ? (int)got : 0);
+}
+
+static void ops_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct node *node = node_at(req, ino);
+	const struct file_ops *ops = node->place.file->ops;
+	struct call *call = call_new(req, node, NULL, call_success_plain);
+	int got;
+
+	if (!call)
+		return;
+	call->handle = handle_of(fi);
+	got = ops->flush ? ops->flush(call->handle, call, fi->lock_owner) : 0;
+	if (got != PARKED)
+		call_error(call, got);
+}
+
+static void ops_fsync(fuse_req_t req, fuse_ino_t ino, int datasync,
+		      struct fuse_file_info *fi)
+{
+	struct node *node = node_at(req, ino);
+	struct call *call = call_new(req, node, NULL, call_success_plain);
+
+	(void)datasync;
+	(void)fi;
+	if (call)
+		store_sync(call->mount->store, call_finish, call);
+}
+
+static void ops_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct handle *handle = handle_of(fi);
+	const struct file_ops *ops = node_at(req, ino)->place.file->ops;
+
+	if (ops->close)
+		ops->close(handle);
+	handle_free(handle);
+	fuse_reply_err(req, 0);
+}
+
+/* ---- directories ------------------------------------------------------------------------ */
+
+static mode_t entry_type(const struct place *place)
+{
+	if (!place->file)
+		return S_IFDIR;
+	/* find -type f, and with it many a crawler, passes by. */
+	return place->file->ops->flags & FILE_CONSUMES ? S_IFIFO : S_IFREG;
+}
+
+static size_t add_entry(fuse_req_t req, char *buffer, size_t room,
+			const struct place *place, const char *name, uint64_t at)
+{
+	struct stat st = { .st_ino = place_number(place), .st_mode = entry_type(place) };
+
+	return fuse_add_direntry(req, buffer, room, name, &st, (off_t)at);
+}
+
+/* Offsets 1 and 2 are the dots'; the rest place_list()'s, moved up by two. */
+static void ops_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
+			struct fuse_file_info *fi)
+{
+	struct node *node = node_at(req, ino);
+	static const char *const dots[] = { ".", ".." };
+	uint64_t at = (uint64_t)offset, next;
+	struct place entry;
+	char *buffer, base[24];
+	size_t used = 0, need;
+
+	(void)fi;
+	size = size < WRITE_MAX ? size : WRITE_MAX;
+	buffer = thread_buffer(size);
+	if (!buffer) {
+		refuse(req, node, NULL, -ENOMEM, "");
+		return;
+	}
+	for (; at < 2; at++) {
+		need = add_entry(req, buffer + used, size - used, &node->place, dots[at],
+				 at + 1);
+		if (need > size - used)
+			break;
+		used += need;
+	}
+	while (at >= 2 &&
+	       place_list(node->mount, &node->place, at - 2, &entry, &next) == 0) {
+		need = add_entry(req, buffer + used, size - used, &entry,
+				 place_name(&entry, base), next + 2);
+		place_put(&entry);
+		if (need > size - used)
+			break;
+		used += need;
+		at = next + 2;
+	}
+	fuse_reply_buf(req, buffer, used);
+}
+
+static void ops_statfs(fuse_req_t req, fuse_ino_t ino)
+{
+	struct statvfs disk;
+	int error = store_statvfs(mount_of(req)->store, &disk);
+
+	if (error) {
+		refuse(req, node_at(req, ino), NULL, error, "");
+		return;
+	}
+	disk.f_namemax = STORE_NAME_MAX;
+	fuse_reply_statfs(req, &disk);
+}
+
+/* ---- attributes and locks ---------------------------------------------------------------- */
+
+static void reply_sized(fuse_req_t req, const char *text, size_t length, size_t size)
+{
+	if (size == 0)
+		fuse_reply_xattr(req, length);
+	else if (size < length)
+		fuse_reply_err(req, ERANGE);
+	else
+		fuse_reply_buf(req, text, length);
+}
+
+static const char *xattr(const struct node *node, unsigned i, char value[64])
+{
+	const struct file_kind *file = node->place.file;
+
+	return file && file->ops->xattr ? file->ops->xattr(node, i, value) : NULL;
+}
+
+static void ops_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+{
+	const struct node *node = node_at(req, ino);
+	const char *known;
+	char value[64];
+
+	for (unsigned i = 0; (known = xattr(node, i, value)); i++)
+		if (strcmp(known, name) == 0) {
+			reply_sized(req, value, strlen(value), size);
+			return;
+		}
+	fuse_reply_err(req, ENODATA); /* a missing name */
+}
+
+static void ops_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+	const struct node *node = node_at(req, ino);
+	char names[512], value[64];
+	const char *name;
+	size_t used = 0;
+
+	for (unsigned i = 0; (name = xattr(node, i, value)); i++) {
+		size_t length = strlen(name) + 1;
+		if (used + length > sizeof(names))
+			break;
+		memcpy(names + used, name, length);
+		used += length;
+	}
+	reply_sized(req, names, used, size);
+}
+
+static void ops_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
+			 const char *value, size_t size, int flags)
+{
+	(void)name;
+	(void)value;
+	(void)size;
+	(void)flags;
+	refuse(req, node_at(req, ino), NULL, -EOPNOTSUPP, "attributes can only be read");
+}
+
+static void ops_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+	ops_setxattr(req, ino, name, NULL, 0, 0);
+}
+
+#define NO_LOCKS                                                                      \
+	"files here cannot be locked, since each open has an inode of its own; lock " \
+	"the "                                                                        \
+	"directory"
+
+static void ops_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, int op)
+{
+	(void)fi;
+	(void)op;
+	refuse(req, node_at(req, ino), NULL, -ENOLCK, NO_LOCKS);
+}
+
+static void ops_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi,
+		      struct flock *lock)
+{
+	(void)lock;
+	ops_flock(req, ino, fi, 0);
+}
+
+static void ops_setlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi,
+		      struct flock *lock, int wait)
+{
+	(void)lock;
+	/* Every close unlocks; nothing was locked. */
+	if (lock->l_type == F_UNLCK)
+		fuse_reply_err(req, 0);
+	else
+		ops_flock(req, ino, fi, wait);
+}
+
+const struct fuse_lowlevel_ops ops_table = {
+	.init = ops_init,
+	.lookup = ops_lookup,
+	.forget = ops_forget,
+	.forget_multi = ops_forget_multi,
+	.getattr = ops_getattr,
+	.setattr = ops_setattr,
+	.mkdir = ops_mkdir,
+	.unlink = ops_remove,
+	.rmdir = ops_remove,
+	.mknod = ops_mknod,
+	.create = ops_create,
+	.symlink = ops_symlink,
+	.link = ops_link,
+	.rename = ops_rename,
+	.open = ops_open,
+	.read = ops_read,
+	.write = ops_write,
+	.flush = ops_flush,
+	.fsync = ops_fsync,
+	.release = ops_release,
+	.readdir = ops_readdir,
+	.statfs = ops_statfs,
+	.getxattr = ops_getxattr,
+	.listxattr = ops_listxattr,
+	.setxattr = ops_setxattr,
+	.removexattr = ops_removexattr,
+	.flock = ops_flock,
+	.getlk = ops_getlk,
+	.setlk = ops_setlk,
+};
