@@ -325,6 +325,19 @@ static ssize_t table_write_locked(struct handle *handle, struct call *call,
 	return error;
 }
 
+/* A TAB or a comment; or digits without a newline, which are no command for a queue: the
+ * writer has cut its first line. */
+static bool begins_table(const struct handle *handle, const char *data, size_t size)
+{
+	size_t at = *data == '-';
+
+	if (*data == '#' || memchr(data, '\t', size))
+		return true;
+	while (at < size && isdigit((unsigned char)data[at]))
+		at++;
+	return at == size && !handle->node->place.partition;
+}
+
 static ssize_t cursor_write(struct handle *handle, struct call *call, const char *data,
 			    size_t size, uint64_t owner)
 {
@@ -335,7 +348,7 @@ static ssize_t cursor_write(struct handle *handle, struct call *call, const char
 	if (size == 0)
 		return 0;
 	pthread_mutex_lock(&file->lock);
-	table = file->table || *data == '#' || memchr(data, '\t', size);
+	table = file->table || begins_table(handle, data, size);
 	if (table)
 		got = table_write_locked(handle, call, data, size, owner);
 	pthread_mutex_unlock(&file->lock);

@@ -2,8 +2,10 @@
 /*
  * log.c - everything a partition retains, as one growing file (section 3).
  *
- * Positions count from the oldest message retained when the node was looked up, which is
- * when it was opened: so an open log never shrinks, whatever is removed meanwhile.
+ * 1. Positions count from the oldest message retained when the node was looked up, which is
+ *    when it was opened: so an open log never shrinks, whatever is removed meanwhile.
+ * 2. The kernel keeps no pages of it: filling one would ask for bytes that nobody reads and
+ *    that may have been removed. (So it cannot be mapped shared; segments can.)
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -49,7 +51,7 @@ static void log_close(struct handle *handle)
 }
 
 const struct file_ops log_file = {
-	.flags = FILE_CACHED | FILE_GROWS,
+	.flags = FILE_GROWS,
 	.init = log_init,
 	.stat = log_stat,
 	.open = log_open,

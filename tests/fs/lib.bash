@@ -1,0 +1,304 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: MIT
+#
+# lib.bash - what every mount test shares. Not for tests of store/ (tests/unit).
+#
+# - Every test has a mount ($M), a store ($S), a settings file ($INI) and a log ($L) of
+#   its own, all in its own temporary directory. teardown leaves no mount and no process,
+#   and fails a test whose daemon died or printed a sanitizer report.
+# - Nothing waits for a duration, only for a condition (wait_until).
+# - $Q is the queue most tests use, $P its partition "default", $G its group g, $PG the
+#   view of that group on that partition.
+
+bats_require_minimum_version 1.5.0
+
+export QUEENFS=${QUEENFS:-$(cd "${BASH_SOURCE[0]%/*}/../.." && pwd)/build/queenfs}
+export LC_ALL=C # what is sorted is sorted by bytes
+
+setup() {
+	M=$BATS_TEST_TMPDIR/mnt
+	S=$BATS_TEST_TMPDIR/queen.db
+	L=$BATS_TEST_TMPDIR/daemon.log
+	INI=$BATS_TEST_TMPDIR/queenfs.ini
+	ACKED=$BATS_TEST_TMPDIR/acked
+	Q=$M/queues/q
+	P=$Q/partitions/default
+	G=$Q/groups/g
+	PG=$P/groups/g
+	PID=
+	mkdir -p "$M" "$ACKED"
+	: >"$INI" # so that /etc/queenfs.ini is not read
+}
+
+teardown() {
+	tidy
+}
+
+# ---- the daemon -------------------------------------------------------------------
+
+# ini KEY=VALUE... - the [store] section of the settings that start uses.
+ini() {
+	{ echo '[store]' && printf '%s\n' "${@/=/ = }"; } >"$INI"
+}
+
+# spawn COMMAND... - runs it in the background ($!), without bats' descriptor 3, for the
+# end of which bats waits.
+spawn() {
+	"$@" 3>&- &
+}
+
+up() { cat "$M/version" >/dev/null 2>&1; }
+gone() { ! kill -0 "$PID" 2>/dev/null; }
+up_or_gone() { up || gone; }
+
+# start [OPTION...] - mounts, and returns once the mount answers.
+start() {
+	OPTIONS=("$@")
+	spawn "$QUEENFS" -f "$@" -c "$INI" -s "$S" "$M" >>"$L" 2>&1
+	PID=$!
+	wait_until up_or_gone
+	up || { echo "the daemon did not mount" && return 1; }
+}
+
+# stop - unmounts; the daemon must end with status 0.
+stop() {
+	local status=0
+	fusermount3 -u "$M"
+	wait "$PID" || status=$?
+	PID=
+	is "$status" 0
+}
+
+remount() {
+	stop
+	start "${OPTIONS[@]}"
+}
+
+# crash - kill -9; what is left of the mount is detached.
+crash() {
+	kill -9 "$PID"
+	wait "$PID" 2>/dev/null || true
+	PID=
+	umount -l "$M"
+}
+
+# tidy - ends whatever the test has left, and fails when the daemon misbehaved.
+tidy() {
+	local status=0 job fd reports
+	if [ -n "$PID" ] && gone; then
+		echo "the daemon has died"
+		status=1 PID=
+	fi
+	for job in $(jobs -p); do
+		[ "$job" = "$PID" ] || kill -9 "$job" 2>/dev/null || true
+	done
+	for fd in /proc/"$BASHPID"/fd/*; do
+		case $(readlink "$fd" || true) in
+		"$M"/*) eval "exec ${fd##*/}>&-" ;;
+		esac
+	done
+	if [ -n "$PID" ] && wait_until unmounted && wait_until gone; then
+		wait "$PID" || { echo "the daemon ended with status $?" && status=1; }
+	elif [ -n "$PID" ]; then
+		echo "the daemon did not end"
+		kill -9 "$PID" || true
+		status=1
+	fi
+	! mountpoint -q "$M" 2>/dev/null || umount -l "$M"
+	reports='ERROR: AddressSanitizer|runtime error:|WARNING: ThreadSanitizer|ERROR: LeakSanitizer'
+	! grep -Eqs "$reports" "$L" || status=1
+	if [ "$status" != 0 ] || [ -z "$BATS_TEST_COMPLETED" ]; then
+		echo "--- the log of the daemon:" && cat "$L" 2>/dev/null || true
+	fi
+	return "$status"
+}
+unmounted() { fusermount3 -u "$M" 2>/dev/null || ! mountpoint -q "$M"; }
+
+# ---- asking -----------------------------------------------------------------------
+
+# wait_until COMMAND... - runs it again and again until it succeeds. The limit is only
+# there to end a failed test; sanitizer builds are slow.
+wait_until() {
+	local end=$((SECONDS + 60))
+	until "$@"; do
+		((SECONDS < end)) || { echo "not so within 60 s: $*" && return 1; }
+		sleep 0.02
+	done
+}
+
+# is GOT WANTED
+is() {
+	[ "$1" = "$2" ] || { printf 'got:    %q\nwanted: %q\n' "$1" "$2" && return 1; }
+}
+
+# not COMMAND... - it must fail (bash lets a plain `! command` pass either way).
+not() {
+	if "$@"; then echo "succeeded: $*" && return 1; fi
+}
+
+# shows FILE TEXT, has FILE REGEX - conditions for wait_until.
+shows() { [ "$(cat "$1")" = "$2" ]; }
+has() { grep -Eqs -- "$2" "$1"; }
+
+# count DIRECTORY - how many entries ls shows.
+count() { ls "$1" | wc -l; }
+
+# errors_has REGEX - one of the last lines of MOUNT/errors matches.
+errors_has() {
+	tail -n 20 "$M/errors" | grep -Eq -- "$1" && return
+	echo "no line of errors matches $1:" && tail -n 20 "$M/errors"
+	return 1
+}
+
+# sys VERB PATH [ARGUMENT...] - one operation; prints ok or the name of its errno.
+#   open PATH FLAGS   read PATH   create PATH   mkdir rmdir unlink symlink mkfifo PATH
+#   truncate PATH   chmod PATH MODE   utime PATH SECONDS   rename link PATH TO
+#   write PATH TEXT...        each TEXT one write (retried until all is written), then close
+#   fill PATH SIZE TEXT...    the same after a write of SIZE times x
+#   fsync PATH TEXT   flock lockf lseek PATH
+#   fdread FD   fdwrite FD TEXT     on an open descriptor of the caller
+sys() {
+	perl -MFcntl=:DEFAULT,:flock,:seek,O_NOFOLLOW -MErrno -MIO::Handle -e '
+		my ($verb, $path, @rest) = @ARGV;
+		our @open; # a handle closed on the way out would change $!
+		sub handle { my $f; sysopen($f, $path, $_[0]) && push(@open, $f) && $f }
+		sub fd { my $f; open($f, $_[0], $path) && push(@open, $f) && $f }
+		sub all {
+			my ($f, $text, $at) = (@_, 0);
+			while ($at < length $text) {
+				my $n = syswrite($f, $text, length($text) - $at, $at);
+				defined $n or return 0;
+				$at += $n;
+			}
+			1;
+		}
+		sub put {
+			my $f = handle(O_WRONLY) or return 0;
+			all($f, $_) or return 0 for @_;
+			close $f;
+		}
+		my %verbs = (
+			open => sub { handle(eval $rest[0]) },
+			read => sub { my $f = handle(O_RDONLY); $f && defined sysread($f, my $b, 65536) },
+			create => sub { handle(O_WRONLY | O_CREAT) },
+			mkdir => sub { mkdir $path },
+			rmdir => sub { rmdir $path },
+			unlink => sub { unlink $path },
+			symlink => sub { symlink "target", $path },
+			mkfifo => sub { require POSIX; POSIX::mkfifo($path, 0600) },
+			truncate => sub { truncate $path, 0 },
+			chmod => sub { chmod oct $rest[0], $path },
+			utime => sub { utime $rest[0], $rest[0], $path },
+			rename => sub { rename $path, $rest[0] },
+			link => sub { link $path, $rest[0] },
+			write => sub { put(@rest) },
+			fill => sub { put("x" x shift @rest, @rest) },
+			fsync => sub {
+				my $f = handle(O_WRONLY);
+				$f && all($f, $rest[0]) && $f->sync && close $f;
+			},
+			flock => sub { my $f = handle(O_RDONLY); $f && flock($f, LOCK_EX | LOCK_NB) },
+			lockf => sub {
+				my $f = handle(O_RDONLY);
+				my $lock = pack("ssx4qqix4", F_RDLCK, SEEK_SET, 0, 0, 0);
+				$f && fcntl($f, F_SETLK, $lock);
+			},
+			lseek => sub { my $f = handle(O_RDONLY); $f && sysseek($f, 1, SEEK_SET) },
+			fdread => sub { my $f = fd("<&="); $f && defined sysread($f, my $b, 65536) },
+			fdwrite => sub { my $f = fd(">&="); $f && all($f, $rest[0]) },
+		);
+		my $done = $verbs{$verb}->();
+		my ($name) = grep { $!{$_} } sort keys %!;
+		print $done ? "ok" : $name, "\n";
+	' "$@"
+}
+
+# ---- queues -----------------------------------------------------------------------
+
+# queue [PARTITION...] - makes queue q with group g and these partitions.
+queue() {
+	local partition
+	mkdir "$Q" "$G"
+	for partition; do mkdir "$Q/partitions/$partition"; done
+}
+
+# push DIRECTORY LINE... - each line a write, hence a segment, of its own.
+push() {
+	local line
+	for line in "${@:2}"; do printf '%s\n' "$line" >"$1/push"; done
+}
+
+# pops FILE TEXT... - as many pops give these lines.
+pops() {
+	local line
+	for line in "${@:2}"; do is "$(cat "$1")" "$line"; done
+}
+
+# pops_soon FILE TEXT - the first message that a pop finds. For what follows a close: the
+# kernel tells of it after close(2) has returned.
+pops_soon() {
+	wait_until pop_found "$1"
+	is "$found" "$2"
+}
+pop_found() { found=$(cat "$1") && [ -n "$found" ]; }
+
+# segment PARTITION BASE - its path; attribute FILE NAME - one of its attributes.
+segment() { printf '%s/segments/%020d' "$1" "$2"; }
+attribute() { getfattr --absolute-names --only-values -n "user.queenfs.$2" "$1"; }
+
+# last PARTITION - its last offset, from its newest segment.
+last() { attribute "$1/segments/$(ls "$1/segments" | tail -n 1)" end_offset; }
+
+# writers TAG COUNT WRITES FILE... - COUNT processes, each with a handle of its own on one
+# of the files in turn; each does WRITES writes of three lines `<tag><i> <number> <pad>.`
+# and notes in $ACKED/<tag><i> the number of the last line that a write returned for.
+# Fails, saying why, when a write does. PAD: the longest line.
+writers() {
+	perl -MFcntl -e '
+		my ($acked, $pad, $tag, $count, $writes, @files) = @ARGV;
+		for my $i (0 .. $count - 1) {
+			next if fork;
+			open(my $note, ">", "$acked/$tag$i") or die $!;
+			sysopen(my $push, $files[$i % @files], O_WRONLY) or die "$tag$i: $!\n";
+			for my $n (0 .. $writes - 1) {
+				my $text = join "", map {
+					"$tag$i $_ " . "x" x ($_ * 37 % $pad) . ".\n"
+				} 3 * $n .. 3 * $n + 2;
+				my $done = syswrite($push, $text);
+				defined $done or die "$tag$i: $!\n";
+				$done == length $text or die "$tag$i: short write\n";
+				syswrite($note, 3 * $n + 2 . "\n");
+			}
+			exit 0;
+		}
+		my $failed = 0;
+		while (wait() > 0) { $failed = 1 if $? }
+		exit $failed;
+	' "$ACKED" "${PAD:-3000}" "$@"
+}
+
+# written LOG... - what writers pushed: no line torn, none lost that a write returned for,
+# each writer in its order, each write whole.
+written() {
+	perl -e '
+		my ($acked, $pad, @logs) = @ARGV;
+		my %next;
+		for my $path (@logs) {
+			open(my $log, "<", $path) or die "$path: $!\n";
+			while (<$log>) {
+				/^(\w+) (\d+) (x*)\.\n\z/ && length $3 == $2 * 37 % $pad
+					or die "torn: $_\n";
+				$2 == ($next{$1} // 0) or die "$1: $2 after ", $next{$1} // 0, "\n";
+				$next{$1}++;
+			}
+		}
+		$next{$_} % 3 and die "$_: half a write\n" for keys %next;
+		for my $note (glob "$acked/*") {
+			my ($writer) = $note =~ /(\w+)\z/;
+			open(my $f, "<", $note) or die $!;
+			my @numbers = <$f>;
+			my $last = @numbers ? $numbers[-1] : -1;
+			$last < ($next{$writer} // 0) or die "$writer: lost after ", $next{$writer} // 0, "\n";
+		}
+	' "$ACKED" "${PAD:-3000}" "$@"
+}
