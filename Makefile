@@ -139,7 +139,7 @@ TIDY := -*,clang-analyzer-*,bugprone-*,misc-redundant-expression,performance-*,$
 	-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling,$\
 	-clang-analyzer-valist.Uninitialized,-bugprone-suspicious-string-compare,$\
 	-bugprone-easily-swappable-parameters,-bugprone-narrowing-conversions,$\
-	-bugprone-reserved-identifier,-bugprone-assignment-in-if-condition
+	-bugprone-reserved-identifier,-bugprone-sizeof-expression,-performance-no-int-to-ptr,-bugprone-assignment-in-if-condition
 
 lint:
 	clang-format --dry-run -Werror $(C_FILES) $(H_FILES)

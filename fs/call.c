@@ -64,7 +64,7 @@ void call_finish(void *arg, const struct store_result *result)
 {
 	struct call *call = arg;
 
-	if (result->error && call->success == reply_open)
+	if (result->error && call->success == reply_open && call->handle)
 		handle_free(call->handle);
 	if (result->error)
 		refuse(call->req, call->node, call->name, result->error,

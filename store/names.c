@@ -103,12 +103,10 @@ size_t names_after(const struct names *names, uint64_t after)
 		size_t middle = low + (high - low) / 2, at = middle;
 		while (at < high && !names->by_id[at])
 			at++;
-		if (at == high)
-			high = middle;
-		else if (names->by_id[at]->id > after)
-			high = middle;
-		else
+		if (at < high && names->by_id[at]->id <= after)
 			low = at + 1;
+		else
+			high = middle;
 	}
 	return low;
 }

@@ -138,7 +138,7 @@ static int load_edge(struct partition *partition, enum stmt which,
 int partition_load(struct partition *partition, sqlite3_stmt *row)
 {
 	struct item *item = &partition->item;
-	struct segment_info oldest, newest;
+	struct segment_info oldest = { 0 }, newest = { 0 };
 	int got, error = prepare_locked(partition);
 
 	if (error)

@@ -38,7 +38,7 @@ static int join(struct push_job *first, const struct push_job *end,
 		count += push->messages.count;
 	}
 	all.data = malloc(all.size ? all.size : 1);
-	all.ends = malloc(count * sizeof(*all.ends));
+	all.ends = malloc((count + 1) * sizeof(*all.ends));
 	if (!all.data || !all.ends) {
 		messages_free(&all);
 		return -ENOMEM;
@@ -59,19 +59,36 @@ static void segment_write(struct store *store, const struct segment *segment)
 {
 	const struct segment_info *info = &segment->info;
 	size_t count = (size_t)(info->end_offset - info->base_offset) + 1;
-	sqlite3_stmt *stmt = conn_stmt(store->writer, STMT_SEGMENT_INSERT);
+	size_t ends_size = count * sizeof(*segment->ends);
+	bool inlined = ends_size + info->size <= SEGMENT_INLINE_MAX;
+	struct conn *writer = store->writer;
+	sqlite3_stmt *stmt = conn_stmt(writer, STMT_SEGMENT_INSERT), *blobs = stmt;
+	int at = 8;
 
+	for (size_t i = 0; i < count; i++)
+		segment->ends[i] = htole32(segment->ends[i]);
+	if (!inlined) {
+		blobs = conn_stmt(writer, STMT_BODY_INSERT);
+		at = 1;
+	}
+	bind_blob(blobs, at, segment->ends, ends_size);
+	bind_blob(blobs, at + 1, segment->data, info->size);
+	if (!inlined) {
+		conn_run(writer, blobs);
+		bind_int(stmt, 7, sqlite3_last_insert_rowid(writer->db));
+		bind_null(stmt, 8);
+		bind_null(stmt, 9);
+	} else {
+		bind_null(stmt, 7);
+	}
 	bind_int(stmt, 1, (int64_t)segment->partition);
 	bind_int(stmt, 2, info->base_offset);
 	bind_int(stmt, 3, info->end_offset);
 	bind_int(stmt, 4, info->created_us);
 	bind_int(stmt, 5, (int64_t)info->position);
 	bind_int(stmt, 6, (int64_t)info->size);
-	for (size_t i = 0; i < count; i++)
-		segment->ends[i] = htole32(segment->ends[i]);
-	bind_blob(stmt, 7, segment->ends, count * sizeof(*segment->ends));
-	bind_blob(stmt, 8, segment->data, info->size);
-	conn_run(store->writer, stmt);
+	if (!writer->error)
+		conn_run(writer, stmt);
 	for (size_t i = 0; i < count; i++)
 		segment->ends[i] = le32toh(segment->ends[i]);
 }

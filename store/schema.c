@@ -50,8 +50,9 @@ static const char tables[] =
 	"  committed INTEGER NOT NULL,"
 	"  PRIMARY KEY(\"group\", partition)) STRICT, WITHOUT ROWID;"
 	/* One clustered table: a small commit writes one page. base, created_us and position
-	 * rise together, so every search is one ordered search on the key. The blobs come
-	 * last: a search never touches their pages. ends: 32-bit little-endian. */
+	 * rise together, so every search is one ordered search on the key. A row must fit its
+	 * page, because SQLite would assemble a longer one for each comparison: what is longer
+	 * stands in bodies. ends: 32-bit little-endian. */
 	"CREATE TABLE segments("
 	"  partition INTEGER NOT NULL,"
 	"  base INTEGER NOT NULL,"
@@ -59,9 +60,14 @@ static const char tables[] =
 	"  created_us INTEGER NOT NULL,"
 	"  position INTEGER NOT NULL,"
 	"  size INTEGER NOT NULL,"
+	"  body INTEGER REFERENCES bodies,"
+	"  ends BLOB,"
+	"  data BLOB,"
+	"  PRIMARY KEY(partition, base)) STRICT, WITHOUT ROWID;"
+	"CREATE TABLE bodies("
+	"  id INTEGER PRIMARY KEY,"
 	"  ends BLOB NOT NULL,"
-	"  data BLOB NOT NULL,"
-	"  PRIMARY KEY(partition, base)) STRICT, WITHOUT ROWID;";
+	"  data BLOB NOT NULL) STRICT;";
 
 static uint32_t big_endian(const unsigned char *bytes)
 {

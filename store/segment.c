@@ -4,8 +4,7 @@
  *
  * 1. A segment is immutable, in the store and in memory; readers hold a reference.
  * 2. Within a partition base, created_us and position rise together, so any of them is
- *    found by halving the range of offsets: each probe is one seek on the primary key and
- *    touches no blob.
+ *    found by halving the range of offsets: each probe is one seek on the primary key.
  * 3. Loading brings the segments that follow as well: a reader of many small ones pays one
  *    query for a run of them.
  */
@@ -172,15 +171,17 @@ void segment_info_columns(sqlite3_stmt *stmt, struct segment_info *info)
 /* Reads a row of STMT_SEGMENT_RUN; what does not add up was damaged on disk: EIO. */
 static int segment_row(sqlite3_stmt *stmt, uint64_t partition, struct segment **out)
 {
-	enum { ENDS = 5, DATA = 6 };
-	struct segment_info info;
-	size_t count, size = (size_t)sqlite3_column_bytes(stmt, DATA);
-	const void *packed = sqlite3_column_blob(stmt, ENDS);
+	enum { BODY = 5, ENDS_HERE = 6, ENDS_IN_BODY = 8 };
+	int at =
+		sqlite3_column_type(stmt, BODY) == SQLITE_NULL ? ENDS_HERE : ENDS_IN_BODY;
+	struct segment_info info = { 0 };
+	size_t count, size = (size_t)sqlite3_column_bytes(stmt, at + 1);
+	const void *packed = sqlite3_column_blob(stmt, at);
 	uint32_t *ends, last = 0;
 	char *data;
 
 	segment_info_columns(stmt, &info);
-	count = (size_t)sqlite3_column_bytes(stmt, ENDS) / sizeof(uint32_t);
+	count = (size_t)sqlite3_column_bytes(stmt, at) / sizeof(uint32_t);
 	if (info.end_offset < info.base_offset ||
 	    (uint64_t)(info.end_offset - info.base_offset) + 1 != count ||
 	    info.size != size)
@@ -203,7 +204,7 @@ static int segment_row(sqlite3_stmt *stmt, uint64_t partition, struct segment **
 		last = ends[i];
 	}
 	if (size)
-		memcpy(data, sqlite3_column_blob(stmt, DATA), size);
+		memcpy(data, sqlite3_column_blob(stmt, at + 1), size);
 	*out = segment_new(partition, &info, data, ends);
 	return *out ? 0 : -ENOMEM;
 }
@@ -275,7 +276,7 @@ static bool reaches(const struct segment_info *info, enum segment_key key, int64
 int segment_search(struct conn *conn, uint64_t partition, int64_t low, int64_t high,
 		   enum segment_key key, int64_t value, struct segment_info *found)
 {
-	struct segment_info info;
+	struct segment_info info = { 0 };
 	int got, any = 0;
 
 	while (low <= high) {
@@ -301,7 +302,7 @@ static int lookup(struct item *item, enum stmt which, int64_t offset,
 {
 	struct store *store = item->store;
 	struct partition_info now;
-	struct segment_info found;
+	struct segment_info found = { 0 };
 	struct conn *conn;
 	int got, error = db_read_begin(store, &conn);
 
@@ -322,7 +323,7 @@ static int lookup(struct item *item, enum stmt which, int64_t offset,
 
 int store_segment(struct item *partition, int64_t base, struct segment_info *info)
 {
-	struct segment_info found;
+	struct segment_info found = { 0 };
 	int error = lookup(partition, STMT_SEGMENT_FROM, base, &found);
 
 	if (error)
@@ -346,7 +347,7 @@ static int segment_of_position(struct store *store, struct partition *partition,
 			       int64_t hint, struct segment **out)
 {
 	struct segment *segment;
-	struct segment_info info;
+	struct segment_info info = { 0 };
 	struct conn *conn;
 	int got;
 
@@ -428,7 +429,7 @@ static int segment_drop_apply(struct store *store, struct job *job)
 	struct segment_drop_job *drop = container_of(job, struct segment_drop_job, job);
 	struct partition *partition = partition_of(drop->item);
 	struct conn *writer = store->writer;
-	struct segment_info info;
+	struct segment_info info = { 0 };
 	sqlite3_stmt *stmt;
 	int got;
 
@@ -445,10 +446,12 @@ static int segment_drop_apply(struct store *store, struct job *job)
 		return got < 0 ? got : -ENOENT;
 	drop->next_offset = info.end_offset + 1;
 	drop->next_position = info.position + info.size;
-	stmt = conn_stmt(writer, STMT_SEGMENT_DELETE);
-	bind_int(stmt, 1, (int64_t)drop->item->id);
-	bind_int(stmt, 2, drop->base);
-	conn_run(writer, stmt);
+	for (int i = 0; i < 2; i++) {
+		stmt = conn_stmt(writer, i == 0 ? STMT_BODY_DELETE : STMT_SEGMENT_DELETE);
+		bind_int(stmt, 1, (int64_t)drop->item->id);
+		bind_int(stmt, 2, drop->base);
+		conn_run(writer, stmt);
+	}
 	/* Where the log goes on, and the clock, must outlive the last segment. */
 	stmt = conn_stmt(writer, STMT_PARTITION_NEXT);
 	bind_int(stmt, 1, (int64_t)drop->item->id);

@@ -48,10 +48,13 @@ static const char *const texts[STMT_COUNT] = {
 		"INSERT INTO cursors(\"group\", partition, committed) VALUES(?1, ?2, ?3) "
 		"ON CONFLICT DO UPDATE SET committed = excluded.committed",
 
-	[STMT_SEGMENT_INSERT] =
-		"INSERT INTO segments(partition, base, last, created_us, "
-		"position, size, ends, data) VALUES(?1,?2,?3,?4,?5,?6,?7,?8)",
+	[STMT_SEGMENT_INSERT] = "INSERT INTO segments(partition, base, last, created_us, "
+				"position, size, body, "
+				"ends, data) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
 	[STMT_SEGMENT_DELETE] = "DELETE FROM segments WHERE partition = ?1 AND base = ?2",
+	[STMT_BODY_INSERT] = "INSERT INTO bodies(ends, data) VALUES(?1, ?2)",
+	[STMT_BODY_DELETE] = "DELETE FROM bodies WHERE id = (SELECT body FROM segments "
+			     "WHERE partition = ?1 AND base = ?2)",
 #define SEGMENT_COLUMNS "SELECT base, last, created_us, position, size"
 	[STMT_SEGMENT_FIRST] = SEGMENT_COLUMNS
 	" FROM segments WHERE partition = ?1 ORDER BY base LIMIT 1",
@@ -63,7 +66,8 @@ static const char *const texts[STMT_COUNT] = {
 					      "AND base >= ?2 ORDER BY base LIMIT 1",
 	/* The segment that holds an offset and those after it. */
 	[STMT_SEGMENT_RUN] = SEGMENT_COLUMNS
-	", ends, data FROM segments WHERE partition = ?1 AND base >= "
+	", body, s.ends, s.data, b.ends, b.data FROM segments AS s "
+	"LEFT JOIN bodies AS b ON b.id = body WHERE partition = ?1 AND base >= "
 	"(SELECT base FROM segments WHERE partition = ?1 AND base <= ?2 "
 	"ORDER BY base DESC LIMIT 1) ORDER BY base",
 	[STMT_FREE_PAGES] = "SELECT freelist_count, page_count "
@@ -122,6 +126,12 @@ void bind_int(sqlite3_stmt *stmt, int at, int64_t value)
 {
 	if (stmt)
 		sqlite3_bind_int64(stmt, at, value);
+}
+
+void bind_null(sqlite3_stmt *stmt, int at)
+{
+	if (stmt)
+		sqlite3_bind_null(stmt, at);
 }
 
 void bind_text(sqlite3_stmt *stmt, int at, const char *text)

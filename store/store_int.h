@@ -60,6 +60,8 @@ enum stmt {
 	STMT_CURSOR_SET,
 	STMT_SEGMENT_INSERT,
 	STMT_SEGMENT_DELETE,
+	STMT_BODY_INSERT,
+	STMT_BODY_DELETE,
 	STMT_SEGMENT_FIRST,
 	STMT_SEGMENT_LAST,
 	STMT_SEGMENT_AT,
@@ -82,6 +84,7 @@ struct conn {
  * and the binders take NULL). */
 sqlite3_stmt *conn_stmt(struct conn *conn, enum stmt id);
 void bind_int(sqlite3_stmt *stmt, int at, int64_t value);
+void bind_null(sqlite3_stmt *stmt, int at);
 void bind_text(sqlite3_stmt *stmt, int at,
 	       const char *text); /* borrowed until the reset */
 void bind_blob(sqlite3_stmt *stmt, int at, const void *data, size_t size); /* borrowed */
@@ -110,7 +113,7 @@ void db_checkpoint(struct store *store, bool anyway);
 
 #define STORE_APPLICATION_ID 0x51756565 /* "Quee" */
 #define STORE_VERSION 1
-#define STORE_PAGE_SIZE 16384
+#define STORE_PAGE_SIZE 8192
 
 /* Is this file, not opened yet, ours or empty? 0, EMEDIUMTYPE, or what open(2) says. */
 int schema_probe(const char *path, struct store_why *why);
@@ -275,6 +278,7 @@ struct segment {
 TAILQ_HEAD(segment_list, segment);
 
 #define SEGMENT_BYTES_MAX (4u << 20)
+#define SEGMENT_INLINE_MAX 1900 /* ends and data; a row of segments then fits a page */
 
 struct segment_cache {
 	struct segment *buckets[4096];
