@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A producer and a consumer in Python: JSON lines through a queue, with open and read only.
+"""A producer and a consumer in Python: JSON lines through a queue.
 
 The producer is a thread that pushes while the consumer reads. The consumer is stopped in
 the middle and another one goes on where it was. QUEENFS names the daemon

@@ -573,6 +573,7 @@ const struct fuse_lowlevel_ops ops_table = {
 	.write = ops_write,
 	.flush = ops_flush,
 	.fsync = ops_fsync,
+	.fsyncdir = ops_fsync,
 	.release = ops_release,
 	.readdir = ops_readdir,
 	.statfs = ops_statfs,

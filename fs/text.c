@@ -33,7 +33,7 @@ static const char readme[] =
 	"                                           one file per commit; rm the oldest "
 	"to\n"
 	"                                           free its room\n"
-	"  rm -r queues/jobs                        remove it all\n"
+	"  rm -rf queues/jobs                       remove it all\n"
 	"\n"
 	"  tail errors                              why something was refused\n"
 	"\n"

@@ -112,9 +112,14 @@ static int make_at(const char *path, struct store_why *why)
 {
 	char text[sizeof(tables) + 256];
 	struct conn *conn;
-	int error =
-		conn_open(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &conn, why);
+	/* The modes in the mount say who may read messages, so nobody else may read the
+	 * file; SQLite gives its WAL the same mode. */
+	int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600), error;
 
+	if (fd < 0)
+		return why_set(why, -errno, "cannot make it: %s", strerror(errno));
+	close(fd);
+	error = conn_open(path, SQLITE_OPEN_READWRITE, &conn, why);
 	if (error)
 		return error;
 	/* auto_vacuum and page_size cannot be changed later. */
