@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * The floor of a durable push: append to a plain file, fdatasync, again.
  *

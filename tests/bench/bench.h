@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * What the drivers share: a clock, an end with a message, numbers on the command line.
  */

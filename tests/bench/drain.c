@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * One consumer that pops as fast as it is answered.
  *
@@ -26,7 +27,7 @@ static int pop_open(const char *path)
 
 static size_t pop_read(int fd, const char *path)
 {
-	ssize_t n = read(fd, buffer, sizeof buffer);
+	ssize_t n = read(fd, buffer, sizeof(buffer));
 
 	if (n < 0)
 		die("read", path);

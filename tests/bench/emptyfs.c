@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * The floor: what a FUSE filesystem costs that does nothing.
  *
@@ -24,7 +25,7 @@ static char buffer[1 << 20];
 
 static int attr_fill(fuse_ino_t ino, struct stat *st)
 {
-	memset(st, 0, sizeof *st);
+	memset(st, 0, sizeof(*st));
 	st->st_ino = ino;
 	st->st_nlink = 1;
 	switch (ino) {
@@ -83,8 +84,8 @@ static uint64_t *left_of(const struct fuse_file_info *fi)
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct fuse_open_out out = { .open_flags = FOPEN_DIRECT_IO | FOPEN_STREAM };
-	struct iovec iov = { &out, sizeof out };
-	uint64_t *left = malloc(sizeof *left);
+	struct iovec iov = { &out, sizeof(out) };
+	uint64_t *left = malloc(sizeof(*left));
 
 	(void)ino;
 	(void)fi;
@@ -112,8 +113,8 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 
 	(void)ino;
 	(void)off;
-	if (size > sizeof buffer)
-		size = sizeof buffer;
+	if (size > sizeof(buffer))
+		size = sizeof(buffer);
 	if (size > *left)
 		size = *left;
 	*left -= size;
@@ -151,9 +152,9 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	source_bytes = number(argv[2]);
-	memset(buffer, 'x', sizeof buffer);
+	memset(buffer, 'x', sizeof(buffer));
 
-	se = fuse_session_new(&args, &ops, sizeof ops, NULL);
+	se = fuse_session_new(&args, &ops, sizeof(ops), NULL);
 	if (!se)
 		return 1;
 	if (fuse_set_signal_handlers(se))

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * Writers that push lines as fast as they are answered.
  *
@@ -31,10 +32,10 @@ static int path_open(const char *pattern, int writer)
 	int fd;
 
 	if (mark)
-		snprintf(path, sizeof path, "%.*s%d%s", (int)(mark - pattern), pattern,
+		snprintf(path, sizeof(path), "%.*s%d%s", (int)(mark - pattern), pattern,
 			 writer, mark + 2);
 	else
-		snprintf(path, sizeof path, "%s", pattern);
+		snprintf(path, sizeof(path), "%s", pattern);
 	fd = open(path, O_WRONLY | O_APPEND);
 	if (fd < 0)
 		die("open", path);
@@ -102,7 +103,7 @@ static void writer_run(const struct job *job, int writer, int ready_fd, int star
 static int writers_run(const struct job *job, int writers)
 {
 	uint64_t bytes = 0;
-	uint64_t *written = mmap(NULL, writers * sizeof *written, PROT_READ | PROT_WRITE,
+	uint64_t *written = mmap(NULL, writers * sizeof(*written), PROT_READ | PROT_WRITE,
 				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	int ready[2], start[2], status, failed = 0;
 	int64_t began_us;

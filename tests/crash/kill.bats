@@ -60,7 +60,7 @@ last_pushed() { echo $(($(wc -l <"$Q/partitions/$1/log") - 1)); }
 	writers w 2 200 "$Q/partitions/"{a,b}/push
 	local reader out=$BATS_TEST_TMPDIR/out round
 	read_on() {
-		perl -MFcntl -e '
+		exec perl -MFcntl -e '
 			sysopen(my $f, $ARGV[0], O_RDONLY) or die $!;
 			while (defined(my $n = sysread($f, my $bytes, 65536))) {
 				$n ? syswrite(STDOUT, $bytes) : select(undef, undef, undef, 0.001);
@@ -80,4 +80,5 @@ last_pushed() { echo $(($(wc -l <"$Q/partitions/$1/log") - 1)); }
 	wait_until got 1200
 	cat "$Q/partitions/"{a,b}/log | sort | cmp - <(sort -u "$out")
 	kill $!
+	not wait $!
 }

@@ -198,6 +198,32 @@ load lib
 	is "$(count "$Q/partitions")" 0
 }
 
+@test "cp of a line that is too long fails and stores nothing" {
+	start
+	mkdir "$Q"
+	seq 300000 | tr '\n' ' ' >"$BATS_TEST_TMPDIR/long"
+	not cp "$BATS_TEST_TMPDIR/long" "$Q/push" 2>/dev/null
+	not dd if="$BATS_TEST_TMPDIR/long" of="$Q/push" bs=64K status=none 2>/dev/null
+	is "$(count "$Q/partitions")" 0
+}
+
+@test "after EMSGSIZE the handle takes the next line" {
+	start
+	mkdir "$Q"
+	perl -MFcntl -MErrno -e '
+		sysopen(my $f, $ARGV[0], O_WRONLY) or die $!;
+		syswrite($f, "tail, then ") or die $!;
+		my ($text, $at, $n) = ("y" x (3 << 19) . "\n", 0);
+		$at += $n while defined($n = syswrite($f, $text, length($text) - $at, $at))
+			&& $at + $n < length $text;
+		$!{EMSGSIZE} && !defined $n or die "accepted";
+		syswrite($f, "next\n") or die $!;
+		syswrite($f, "tail") or die $!;
+		close $f or die $!;
+	' "$Q/push"
+	is "$(cat "$P/log")" $'next\ntail'
+}
+
 @test "any bytes are kept, NUL too" {
 	start
 	mkdir "$Q"

@@ -20,9 +20,10 @@ blocks() {
 # pread FD POSITION SIZE - the bytes there, or the name of the errno.
 pread() {
 	perl -MErrno -MFcntl=:seek -e '
-		my ($fd, $position, $size) = @ARGV;
-		open(my $f, "<&=", $fd) && sysseek($f, $position, SEEK_SET) or die $!;
-		defined sysread($f, my $bytes, $size) or $bytes = $!{ESTALE} ? "ESTALE" : "$!";
+		my ($fd, $position, $size, $bytes) = @ARGV;
+		open(my $f, "<&=", $fd) or die $!;
+		sysseek($f, $position, SEEK_SET) // die $!;
+		defined sysread($f, $bytes, $size) or $bytes = $!{ESTALE} ? "ESTALE" : "$!";
 		print $bytes;
 	' "$@"
 }

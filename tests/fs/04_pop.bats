@@ -125,7 +125,8 @@ readers() {
 	queue
 	push "$Q" hello
 	local out=$BATS_TEST_TMPDIR/out reader
-	spawn perl -e 'sysread(STDIN, my $b, 3); syswrite(STDOUT, $b); sleep 600' <"$G/pop" >"$out"
+	spawn perl -e 'open(my $f, "<", $ARGV[0]); sysread($f, my $b, 3); syswrite(STDOUT, $b);
+		sleep 600' "$G/pop" >"$out"
 	reader=$!
 	wait_until shows "$out" hel
 	kill -9 "$reader"
@@ -202,6 +203,16 @@ readers() {
 	cat "$BATS_TEST_TMPDIR/line" >"$Q/push"
 	push "$Q" next
 	cat "$G/pop" | cmp - "$BATS_TEST_TMPDIR/line"
+	pops "$G/pop" next
+}
+
+@test "a reply that would fill a read of the kernel does not swallow the EOF after it" {
+	start
+	queue
+	is "$(sys fill "$Q/push" 1048575 $'\n')" ok
+	push "$Q" next
+	# dd's buffer is aligned: the kernel asks for 1 MiB, and asks on if it gets that
+	is "$(dd if="$G/pop" bs=2M status=none | wc -c)" 1048576
 	pops "$G/pop" next
 }
 
