@@ -20,10 +20,9 @@
 
 struct cursor_file {
 	pthread_mutex_t lock; /* all but text */
-	char *text;	      /* as it stood when it was opened */
-	size_t text_size;
-	bool table;   /* this handle brings a table */
-	bool refused; /* one of its lines was bad: nothing of it counts */
+	struct text text;     /* as it stood when it was opened */
+	bool table;	      /* this handle brings a table */
+	bool refused;	      /* one of its lines was bad: nothing of it counts */
 	uint64_t owner;
 	char line[LINE_MAX_BYTES]; /* the unfinished last line */
 	size_t line_size;
@@ -59,44 +58,18 @@ static int text_of_partition(const struct place *place, FILE *out)
 	return error;
 }
 
-static int cursor_text(const struct place *place, char **text, size_t *size)
+static int cursor_text(const struct place *place, FILE *out)
 {
-	FILE *out = open_memstream(text, size);
-	int error;
-
-	if (!out)
-		return -ENOMEM;
-	error = place->partition ? text_of_partition(place, out)
-				 : text_of_queue(place->group, out);
-	if (fclose(out) != 0 && !error)
-		error = -ENOMEM;
-	if (error) {
-		free(*text);
-		*text = NULL;
-	}
-	return error;
-}
-
-static void cursor_stat(struct node *node, struct stat *st)
-{
-	char *text;
-	size_t size;
-
-	if (cursor_text(&node->place, &text, &size) == 0) {
-		st->st_size = (off_t)size;
-		free(text);
-	}
+	return place->partition ? text_of_partition(place, out)
+				: text_of_queue(place->group, out);
 }
 
 static int cursor_open(struct handle *handle, struct call *call)
 {
 	struct cursor_file *file = calloc(1, sizeof(*file));
-	int error;
+	int error = file ? text_make(&handle->node->place, &file->text) : -ENOMEM;
 
 	(void)call;
-	if (!file)
-		return -ENOMEM;
-	error = cursor_text(&handle->node->place, &file->text, &file->text_size);
 	if (error) {
 		free(file);
 		return error;
@@ -108,15 +81,8 @@ static int cursor_open(struct handle *handle, struct call *call)
 
 static ssize_t cursor_read(struct handle *handle, char *buffer, size_t size, off_t offset)
 {
-	const struct cursor_file *file = handle->state;
-	size_t left;
-
-	if ((size_t)offset >= file->text_size)
-		return 0;
-	left = file->text_size - (size_t)offset;
-	left = left < size ? left : size;
-	memcpy(buffer, file->text + offset, left);
-	return (ssize_t)left;
+	return text_copy(&((struct cursor_file *)handle->state)->text, buffer, size,
+			 offset);
 }
 
 /* ---- a command ---------------------------------------------------------------------------- */
@@ -132,21 +98,6 @@ static int parse_integer(const char *text, int64_t *value)
 	errno = 0;
 	*value = strtoll(text, &end, 10);
 	return errno ? -ERANGE : 1;
-}
-
-/* Trims blanks and the newline; NULL if there is a NUL or another line. */
-static char *one_line(char *text, size_t size)
-{
-	if (size && text[size - 1] == '\n')
-		size--;
-	while (size && isspace((unsigned char)text[size - 1]) && text[size - 1] != '\n')
-		size--;
-	while (size && (*text == ' ' || *text == '\t')) {
-		text++;
-		size--;
-	}
-	text[size] = '\0';
-	return strlen(text) == size && !strchr(text, '\n') ? text : NULL;
 }
 
 static int parse_offset(const char *text, bool of_queue, struct seek *seek,
@@ -207,7 +158,7 @@ static ssize_t command_write(struct handle *handle, struct call *call, const cha
 
 	if (size <= LINE_MAX_BYTES) {
 		memcpy(copy, data, size);
-		text = one_line(copy, size);
+		text = text_line(copy, size);
 	}
 	if (!text)
 		return why_not(&call->why, -EINVAL,
@@ -395,14 +346,15 @@ static void cursor_close(struct handle *handle)
 	struct cursor_file *file = handle->state;
 
 	seek_free(&file->seek);
-	free(file->text);
+	free(file->text.data);
 	pthread_mutex_destroy(&file->lock);
 	free(file);
 }
 
 const struct file_ops cursor_file = {
 	.flags = FILE_GROWS,
-	.stat = cursor_stat,
+	.stat = text_stat,
+	.text = cursor_text,
 	.open = cursor_open,
 	.read = cursor_read,
 	.write = cursor_write,

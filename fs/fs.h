@@ -11,6 +11,8 @@
 
 #include <fuse_lowlevel.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <sys/queue.h>
 #include <sys/stat.h>
 
@@ -52,13 +54,43 @@ struct errors {
 void errors_add(struct mount *mount, const struct fuse_ctx *who, const char *path,
 		int error, const char *why);
 
+/* ---- park.c: reads that wait ------------------------------------------------------------- */
+
+struct parked;
+struct park {
+	pthread_mutex_t lock; /* all of it; may be taken under the store's own lock */
+	pthread_cond_t news;  /* for the notifier: cancelled, notify, stopping */
+	pthread_cond_t calm;  /* no cancelling is under way any more */
+	TAILQ_HEAD(parked_list, parked) all, cancelled;
+	TAILQ_HEAD(, handle) notify; /* whose poll is to be told */
+	pthread_t notifier;
+	bool running, stopping;
+};
+
+int park_begin(struct mount *mount); /* after the fork */
+/* Answers what is parked with ENOTCONN; before the handles are closed. */
+void park_end(struct mount *mount);
+/* Puts a read aside until its reader has something, or a signal ends it. */
+void park_read(fuse_req_t req, struct handle *handle, size_t size);
+/* poll(2): would a read return? ph (may be NULL, taken): who to tell when it would. */
+bool park_poll(struct handle *handle, struct fuse_pollhandle *ph);
+void park_forget(struct handle *handle); /* it closes; its reader has closed */
+
 /* ---- node.c: what the kernel knows by a number ------------------------------------------ */
+
+/* A dead letter, shared by the places that name it. */
+struct letter {
+	atomic_uint refs;
+	struct letter_info info;
+};
 
 /* Where something is in the tree. The items are references once it is in a node. */
 struct place {
 	const struct dir_kind *dir;
 	const struct file_kind *file; /* in dir; NULL: the directory itself */
 	struct item *queue, *partition, *group;
+	struct letter *letter;	     /* of dlq/<letter>, a reference */
+	enum setting setting;	     /* of config/<setting> */
 	struct segment_info segment; /* of segments/<base> */
 };
 
@@ -108,6 +140,7 @@ struct mount {
 	pthread_mutex_t handles_lock; /* the list */
 	TAILQ_HEAD(, handle) handles;
 	struct errors errors;
+	struct park park;
 	int64_t started_us;
 };
 
@@ -117,8 +150,11 @@ enum dir_id {
 	DIR_ROOT,
 	DIR_QUEUES,
 	DIR_QUEUE,
+	DIR_QUEUE_CONFIG,
 	DIR_QUEUE_GROUPS,
 	DIR_GROUP,
+	DIR_GROUP_CONFIG,
+	DIR_DLQ,
 	DIR_PARTITIONS,
 	DIR_PARTITION,
 	DIR_SEGMENTS,
@@ -126,6 +162,8 @@ enum dir_id {
 	DIR_PARTITION_GROUP,
 	DIR_COUNT
 };
+
+#define NAME_TEXT_SIZE (STORE_NAME_MAX + 32)
 
 /* What users make and remove in a directory. Each gets the directory's place. */
 struct children {
@@ -141,6 +179,8 @@ struct children {
 	int (*make)(struct call *call, const struct place *in, const char *name,
 		    mode_t mode);
 	int (*drop)(struct call *call, const struct place *child);
+	/* The name of a child that is a file. */
+	void (*name)(const struct place *child, char text[NAME_TEXT_SIZE]);
 	bool fixed; /* removing one succeeds and does nothing */
 };
 
@@ -151,6 +191,8 @@ struct dir_kind {
 	unsigned access;      /* which of the owner's directories */
 	const struct children *children;
 };
+
+#define XATTR_VALUE_SIZE 256
 
 enum {
 	FILE_STREAM = 1,   /* no position: see reply_open() */
@@ -173,8 +215,16 @@ struct file_ops {
 			 size_t size, uint64_t owner);
 	int (*flush)(struct handle *handle, struct call *call, uint64_t owner);
 	void (*close)(struct handle *handle);
+	/* The whole of a file that is made when it is opened; the text_ functions below. */
+	int (*text)(const struct place *place, FILE *out);
+	/* The reader whose read answered EAGAIN and can be waited for. */
+	struct reader *(*reader)(struct handle *handle);
+	/* mv of a dead letter onto this file. */
+	int (*take)(struct call *call, const struct place *target,
+		    const struct place *letter);
 	/* Text of the i-th attribute: its name (NULL past the last) and value. */
-	const char *(*xattr)(const struct node *node, unsigned i, char value[64]);
+	const char *(*xattr)(const struct node *node, unsigned i,
+			     char value[XATTR_VALUE_SIZE]);
 };
 
 struct file_kind {
@@ -195,7 +245,7 @@ int place_find(struct mount *mount, const struct place *in, const char *name,
 /* Lists: the entry after a directory offset, and the offset of that entry. -ENOENT: end. */
 int place_list(struct mount *mount, const struct place *in, uint64_t after,
 	       struct place *child, uint64_t *at);
-const char *place_name(const struct place *place, char base[24]);
+const char *place_name(const struct place *place, char text[NAME_TEXT_SIZE]);
 /* Whether it was made by a user (and can be removed), not fixed. */
 bool place_made(const struct place *place);
 
@@ -206,6 +256,10 @@ struct handle {
 	int flags;
 	void *state; /* the kind's own; its close frees it */
 	TAILQ_ENTRY(handle) all;
+	/* under park.lock */
+	struct fuse_pollhandle *poll;
+	bool notify;
+	TAILQ_ENTRY(handle) notify_entry;
 };
 
 struct handle *handle_new(struct node *node, int flags);
@@ -245,15 +299,41 @@ void refuse(fuse_req_t req, struct node *node, const char *name, int error,
 int why_not(struct store_why *why, int error, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* Of WRITE_MAX bytes, the calling thread's own; NULL: ENOMEM or too large. */
+char *thread_buffer(size_t size);
+
 void reply_entry(fuse_req_t req, struct mount *mount, struct place *place);
 void reply_open(struct call *call, const struct store_result *result);
+
+/* ---- text.c: files whose whole text is made when they are opened -------------------------- */
+
+struct text {
+	char *data;
+	size_t size;
+};
+int text_make(const struct place *place, struct text *text); /* by file_ops.text */
+void text_stat(struct node *node, struct stat *st);
+int text_open(struct handle *handle, struct call *call); /* state: a struct text */
+ssize_t text_read(struct handle *handle, char *buffer, size_t size, off_t offset);
+ssize_t text_copy(const struct text *text, char *buffer, size_t size, off_t offset);
+void text_close(struct handle *handle);
+#define TEXT_FILE                                                                     \
+	.flags = FILE_GROWS, .stat = text_stat, .open = text_open, .read = text_read, \
+	.close = text_close
+/* One line as it was written: blanks and the newline trimmed; NULL if it is not one line
+ * of text. `copy` has size + 1 bytes. */
+char *text_line(char *copy, size_t size);
 
 /* ---- the kinds of files ------------------------------------------------------------------ */
 
 extern const struct file_ops readme_file, version_file,
-	errors_file;			   /* text.c, errors.c */
-extern const struct file_ops push_file;	   /* push.c */
-extern const struct file_ops pop_file;	   /* consume.c */
+	errors_file;				    /* text.c, errors.c */
+extern const struct file_ops push_file;		    /* push.c */
+extern const struct file_ops pop_file, follow_file; /* consume.c */
+extern const struct file_ops setting_file;	    /* config_dir.c */
+extern const struct file_ops letter_file;	    /* dlq.c */
+extern const struct file_ops queue_stats_file, partition_stats_file; /* stats.c */
+extern const struct file_ops group_stats_file, lane_stats_file, members_file;
 extern const struct file_ops cursor_file;  /* cursor.c */
 extern const struct file_ops log_file;	   /* log.c */
 extern const struct file_ops segment_file; /* segment.c */

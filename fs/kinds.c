@@ -82,35 +82,41 @@ static int items_drop(struct call *call, const struct place *child)
 	return PARKED;
 }
 
-/* ---- children: segments ---------------------------------------------------------------- */
+/* ---- children that are files ------------------------------------------------------------ */
 
-static struct place segment_place(const struct place *in, const struct segment_info *info)
+/* The place of a file that a directory's children->find or next has found. */
+static struct place file_in(const struct place *in)
 {
 	struct place child = place_get(in);
 
 	for (size_t i = 0; i < file_count; i++)
 		if (&dirs[files[i].dir] == in->dir && !files[i].name)
 			child.file = &files[i];
-	child.segment = *info;
 	return child;
+}
+
+static void segments_name(const struct place *child, char text[NAME_TEXT_SIZE])
+{
+	snprintf(text, NAME_TEXT_SIZE, "%020lld", (long long)child->segment.base_offset);
 }
 
 static int segments_find(struct mount *mount, const struct place *in, const char *name,
 			 struct place *child)
 {
-	struct segment_info info;
-	char exact[24];
-	int64_t base = strtoll(name, NULL, 10);
+	char exact[NAME_TEXT_SIZE];
+	struct place found = { .segment.base_offset = strtoll(name, NULL, 10) };
 	int error;
 
 	(void)mount;
-	snprintf(exact, sizeof(exact), "%020lld", (long long)base);
-	if (base < 0 || strcmp(exact, name) != 0)
+	segments_name(&found, exact);
+	if (found.segment.base_offset < 0 || strcmp(exact, name) != 0)
 		return -ENOENT;
-	error = store_segment(in->partition, base, &info);
-	if (!error)
-		*child = segment_place(in, &info);
-	return error;
+	error = store_segment(in->partition, found.segment.base_offset, &found.segment);
+	if (error)
+		return error;
+	*child = file_in(in);
+	child->segment = found.segment;
+	return 0;
 }
 
 /* A key is base + 1. */
@@ -124,7 +130,8 @@ static int segments_next(struct mount *mount, const struct place *in, uint64_t a
 	if (error)
 		return error;
 	*key = (uint64_t)info.base_offset + 1;
-	*child = segment_place(in, &info);
+	*child = file_in(in);
+	child->segment = info;
 	return 0;
 }
 
@@ -132,6 +139,104 @@ static int segments_drop(struct call *call, const struct place *child)
 {
 	store_segment_drop(child->partition, child->segment.base_offset, call_finish,
 			   call);
+	return PARKED;
+}
+
+static void settings_name(const struct place *child, char text[NAME_TEXT_SIZE])
+{
+	snprintf(text, NAME_TEXT_SIZE, "%s", setting_name(child->setting));
+}
+
+static int settings_find(struct mount *mount, const struct place *in, const char *name,
+			 struct place *child)
+{
+	enum setting setting;
+
+	(void)mount;
+	if (setting_find(name, &setting) || (in->group && !setting_of_group(setting)))
+		return -ENOENT;
+	*child = file_in(in);
+	child->setting = setting;
+	return 0;
+}
+
+/* A key is the setting + 1. */
+static int settings_next(struct mount *mount, const struct place *in, uint64_t after,
+			 struct place *child, uint64_t *key)
+{
+	(void)mount;
+	while (after < SETTING_COUNT && in->group &&
+	       !setting_of_group((enum setting)after))
+		after++;
+	if (after >= SETTING_COUNT)
+		return -ENOENT;
+	*key = after + 1;
+	*child = file_in(in);
+	child->setting = (enum setting)after;
+	return 0;
+}
+
+static void letters_name(const struct place *child, char text[NAME_TEXT_SIZE])
+{
+	const struct letter_info *info = &child->letter->info;
+
+	snprintf(text, NAME_TEXT_SIZE, "%s@%lld", info->partition,
+		 (long long)info->offset);
+}
+
+static int letter_place(const struct place *in, const struct letter_info *info,
+			struct place *child)
+{
+	struct letter *letter = calloc(1, sizeof(*letter));
+
+	if (!letter) {
+		free(info->partition);
+		return -ENOMEM;
+	}
+	atomic_init(&letter->refs, 1);
+	letter->info = *info;
+	*child = file_in(in);
+	child->letter = letter;
+	return 0;
+}
+
+static int letters_find(struct mount *mount, const struct place *in, const char *name,
+			struct place *child)
+{
+	const char *at = strrchr(name, '@');
+	char partition[STORE_NAME_MAX + 1], exact[24];
+	struct letter_info info;
+	long long offset;
+	int error;
+
+	(void)mount;
+	if (!at || at - name > STORE_NAME_MAX)
+		return -ENOENT;
+	offset = strtoll(at + 1, NULL, 10);
+	snprintf(exact, sizeof(exact), "%lld", offset);
+	snprintf(partition, sizeof(partition), "%.*s", (int)(at - name), name);
+	if (strcmp(exact, at + 1) != 0)
+		return -ENOENT;
+	error = store_letter(in->group, partition, offset, &info);
+	return error ? error : letter_place(in, &info, child);
+}
+
+static int letters_next(struct mount *mount, const struct place *in, uint64_t after,
+			struct place *child, uint64_t *key)
+{
+	struct letter_info info;
+	int error = store_letter_next(in->group, after, &info);
+
+	(void)mount;
+	if (error)
+		return error;
+	*key = info.id;
+	return letter_place(in, &info, child);
+}
+
+static int letters_drop(struct call *call, const struct place *child)
+{
+	store_letter_drop(child->group, child->letter->info.id, call_finish, call);
 	return PARKED;
 }
 
@@ -152,13 +257,13 @@ bool place_made(const struct place *place)
 	       !children->fixed;
 }
 
-const char *place_name(const struct place *place, char base[24])
+const char *place_name(const struct place *place, char text[NAME_TEXT_SIZE])
 {
 	if (place->file && place->file->name)
 		return place->file->name;
 	if (place->file) {
-		snprintf(base, 24, "%020lld", (long long)place->segment.base_offset);
-		return base;
+		place->dir->children->name(place, text);
+		return text;
 	}
 	if (place->dir->name)
 		return place->dir->name;
@@ -176,7 +281,7 @@ mode_t place_mode(const struct place *place, const struct access *access)
 	mode &= (ops->read ? 0444 : 0) | (ops->write ? 0222 : 0);
 	/* Consuming is reading and moving a cursor: it takes both bits of the group. */
 	if (ops->flags & FILE_CONSUMES)
-		mode &= (access->mode & 0222) << 1;
+		mode &= (access->mode & 0222) << 1 | (access->mode & 0444) >> 1;
 	return S_IFREG | mode;
 }
 
@@ -204,10 +309,10 @@ int place_find(struct mount *mount, const struct place *in, const char *name,
 	       struct place *child)
 {
 	struct place entry;
-	char base[24];
+	char text[NAME_TEXT_SIZE];
 
 	for (size_t i = 0; fixed_entry(in, i, &entry); i++)
-		if (strcmp(place_name(&entry, base), name) == 0) {
+		if (strcmp(place_name(&entry, text), name) == 0) {
 			*child = place_get(&entry);
 			return 0;
 		}
@@ -277,9 +382,24 @@ static const struct children mirrored_groups = {
 };
 static const struct children segments = {
 	.item = ITEM_KINDS,
+	.name = segments_name,
 	.find = segments_find,
 	.next = segments_next,
 	.drop = segments_drop,
+};
+static const struct children settings = {
+	.item = ITEM_KINDS,
+	.name = settings_name,
+	.find = settings_find,
+	.next = settings_next,
+	.fixed = true,
+};
+static const struct children letters = {
+	.item = ITEM_KINDS,
+	.name = letters_name,
+	.find = letters_find,
+	.next = letters_next,
+	.drop = letters_drop,
 };
 
 /* A queue lists groups/ before partitions/: `rm -r` takes the readers away first. */
@@ -287,8 +407,11 @@ const struct dir_kind dirs[DIR_COUNT] = {
 	[DIR_ROOT] = { DIR_ROOT, "", ITEM_KINDS, ROOT_DIR, NULL },
 	[DIR_QUEUES] = { DIR_ROOT, "queues", ITEM_KINDS, ROOT_QUEUES, &queues },
 	[DIR_QUEUE] = { DIR_QUEUES, NULL, ITEM_QUEUE, QUEUE_DIR, NULL },
+	[DIR_QUEUE_CONFIG] = { DIR_QUEUE, "config", ITEM_QUEUE, QUEUE_CONFIG, &settings },
 	[DIR_QUEUE_GROUPS] = { DIR_QUEUE, "groups", ITEM_QUEUE, QUEUE_GROUPS, &groups },
 	[DIR_GROUP] = { DIR_QUEUE_GROUPS, NULL, ITEM_GROUP, GROUP_DIR, NULL },
+	[DIR_GROUP_CONFIG] = { DIR_GROUP, "config", ITEM_GROUP, GROUP_CONFIG, &settings },
+	[DIR_DLQ] = { DIR_GROUP, "dlq", ITEM_GROUP, GROUP_DLQ, &letters },
 	[DIR_PARTITIONS] = { DIR_QUEUE, "partitions", ITEM_QUEUE, QUEUE_PARTITIONS,
 			     &partitions },
 	[DIR_PARTITION] = { DIR_PARTITIONS, NULL, ITEM_PARTITION, PARTITION_DIR, NULL },
@@ -307,16 +430,28 @@ const struct file_kind files[] = {
 
 	{ DIR_QUEUE, "push", &push_file },
 	{ DIR_QUEUE, "pop", &pop_file },
+	{ DIR_QUEUE, "follow", &follow_file },
+	{ DIR_QUEUE, "stats", &queue_stats_file },
 
 	{ DIR_GROUP, "cursor", &cursor_file },
 	{ DIR_GROUP, "pop", &pop_file },
+	{ DIR_GROUP, "follow", &follow_file },
+	{ DIR_GROUP, "members", &members_file },
+	{ DIR_GROUP, "stats", &group_stats_file },
 
 	{ DIR_PARTITION, "push", &push_file },
 	{ DIR_PARTITION, "log", &log_file },
-
-	{ DIR_SEGMENTS, NULL, &segment_file },
+	{ DIR_PARTITION, "stats", &partition_stats_file },
 
 	{ DIR_PARTITION_GROUP, "cursor", &cursor_file },
 	{ DIR_PARTITION_GROUP, "pop", &pop_file },
+	{ DIR_PARTITION_GROUP, "follow", &follow_file },
+	{ DIR_PARTITION_GROUP, "stats", &lane_stats_file },
+
+	/* What a directory's children name. */
+	{ DIR_SEGMENTS, NULL, &segment_file },
+	{ DIR_QUEUE_CONFIG, NULL, &setting_file },
+	{ DIR_GROUP_CONFIG, NULL, &setting_file },
+	{ DIR_DLQ, NULL, &letter_file },
 };
 const size_t file_count = sizeof(files) / sizeof(*files);

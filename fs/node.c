@@ -31,7 +31,12 @@ void place_put(struct place *place)
 	store_put(place->queue);
 	store_put(place->partition);
 	store_put(place->group);
+	if (place->letter && atomic_fetch_sub(&place->letter->refs, 1) == 1) {
+		free(place->letter->info.partition);
+		free(place->letter);
+	}
 	place->queue = place->partition = place->group = NULL;
+	place->letter = NULL;
 }
 
 struct place place_get(const struct place *place)
@@ -42,6 +47,8 @@ struct place place_get(const struct place *place)
 		store_get(place->partition);
 	if (place->group)
 		store_get(place->group);
+	if (place->letter)
+		atomic_fetch_add(&place->letter->refs, 1);
 	return *place;
 }
 
@@ -61,8 +68,10 @@ ino_t place_number(const struct place *place)
 	number = mix(number, place->queue ? store_id(place->queue) : 0);
 	number = mix(number, place->partition ? store_id(place->partition) : 0);
 	number = mix(number, place->group ? store_id(place->group) : 0);
+	number = mix(number, place->letter ? place->letter->info.id : 0);
 	if (place->file && !place->file->name)
-		number = mix(number, (uint64_t)place->segment.base_offset + 1);
+		number = mix(number,
+			     (uint64_t)place->segment.base_offset + place->setting);
 	return number > FUSE_ROOT_ID ? number : number + 2;
 }
 
@@ -75,7 +84,7 @@ static bool same(const struct place *a, const struct place *b)
 static void path_of_dir(const struct place *place, FILE *out)
 {
 	struct place up = *place;
-	char base[24];
+	char text[NAME_TEXT_SIZE];
 
 	if (place->dir == &dirs[DIR_ROOT])
 		return;
@@ -84,12 +93,12 @@ static void path_of_dir(const struct place *place, FILE *out)
 	up = *place;
 	up.file = NULL;
 	fprintf(out, "%s%s", place->dir->parent == DIR_ROOT ? "" : "/",
-		place_name(&up, base));
+		place_name(&up, text));
 }
 
 char *place_path(const struct place *place, const char *name)
 {
-	char *path = NULL, base[24];
+	char *path = NULL, text[NAME_TEXT_SIZE];
 	size_t size;
 	FILE *out = open_memstream(&path, &size);
 	const char *slash = place->dir == &dirs[DIR_ROOT] ? "" : "/";
@@ -98,7 +107,7 @@ char *place_path(const struct place *place, const char *name)
 		return NULL;
 	path_of_dir(place, out);
 	if (place->file)
-		fprintf(out, "%s%s", slash, place_name(place, base));
+		fprintf(out, "%s%s", slash, place_name(place, text));
 	else if (name)
 		fprintf(out, "%s%s", slash, name);
 	if (fclose(out) != 0) {
@@ -263,6 +272,10 @@ struct mount *mount_new(struct store *store)
 	pthread_mutex_init(&mount->nodes_lock, NULL);
 	pthread_mutex_init(&mount->handles_lock, NULL);
 	pthread_mutex_init(&mount->errors.lock, NULL);
+	if (park_begin(mount)) {
+		mount_free(mount);
+		return NULL;
+	}
 	return mount;
 }
 
@@ -273,6 +286,7 @@ void mount_end(struct mount *mount)
 	struct node *node;
 
 	store_settle(mount->store); /* parked calls use nodes and handles */
+	park_end(mount);
 	while ((handle = TAILQ_FIRST(&mount->handles))) {
 		const struct file_kind *file = handle->node->place.file;
 		if (file->ops->close)
@@ -292,5 +306,8 @@ void mount_free(struct mount *mount)
 	pthread_mutex_destroy(&mount->nodes_lock);
 	pthread_mutex_destroy(&mount->handles_lock);
 	pthread_mutex_destroy(&mount->errors.lock);
+	pthread_mutex_destroy(&mount->park.lock);
+	pthread_cond_destroy(&mount->park.news);
+	pthread_cond_destroy(&mount->park.calm);
 	free(mount);
 }

@@ -9,6 +9,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
@@ -39,7 +40,7 @@ static void buffer_key_make(void)
 		abort(); /* no key is left of 1,024: our own fault */
 }
 
-static char *thread_buffer(size_t size)
+char *thread_buffer(size_t size)
 {
 	char *buffer;
 
@@ -263,15 +264,43 @@ static void ops_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const ch
 	refuse(req, node_at(req, parent), name, -EPERM, STRAY);
 }
 
+/* Names are for good; the one thing that can be moved is a dead letter, onto a push. */
+static int rename_to(struct call *call, const struct place *source, struct node *new_in,
+		     const char *new_name)
+{
+	struct place target;
+	int got = -EPERM;
+
+	if (place_find(call->mount, &new_in->place, new_name, &target) == 0) {
+		if (source->letter && target.file && target.file->ops->take)
+			got = target.file->ops->take(call, &target, source);
+		place_put(&target);
+	}
+	if (got == -EPERM)
+		why_not(&call->why, got,
+			"nothing here can be renamed; a dead letter can be moved onto a "
+			"push");
+	return got;
+}
+
 static void ops_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
 		       fuse_ino_t new_parent, const char *new_name, unsigned flags)
 {
-	(void)new_parent;
-	(void)new_name;
+	struct node *in = node_at(req, parent);
+	struct call *call = call_new(req, in, name, call_success_plain);
+	struct place source;
+	int got;
+
 	(void)flags;
-	refuse(req, node_at(req, parent), name, -EPERM,
-	       "names are for good; nothing here can "
-	       "be renamed");
+	if (!call)
+		return;
+	got = place_find(in->mount, &in->place, name, &source);
+	if (!got) {
+		got = rename_to(call, &source, node_at(req, new_parent), new_name);
+		place_put(&source);
+	}
+	if (got != PARKED)
+		call_error(call, got);
 }
 
 /* ---- files ------------------------------------------------------------------------------ */
@@ -283,9 +312,6 @@ static int open_check(const struct file_ops *ops, int flags, struct store_why *w
 	/* Says it to root too, whom the kernel lets through. */
 	if (mode != O_WRONLY && !ops->read)
 		return why_not(why, -EACCES, "this file can only be written");
-	if (mode != O_RDONLY && !ops->write && (ops->flags & FILE_CONSUMES))
-		return why_not(why, -EACCES,
-			       "messages are taken by reading: open it read-only");
 	if ((mode != O_RDONLY || (flags & O_TRUNC)) && !ops->write)
 		return why_not(why, -EACCES, "this file can only be read");
 	return 0;
@@ -321,10 +347,28 @@ static void ops_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 		size = WRITE_MAX;
 	buffer = thread_buffer(size);
 	got = buffer ? ops->read(handle, buffer, size, offset) : -ENOMEM;
-	if (got < 0)
+	if (got == -EAGAIN && ops->reader && !(fi->flags & O_NONBLOCK))
+		park_read(req, handle, size);
+	else if (got < 0)
 		refuse(req, node, NULL, (int)got, "");
 	else if (fuse_reply_buf(req, buffer, (size_t)got) != 0 && ops->unread)
 		ops->unread(handle);
+}
+
+static void ops_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi,
+		     struct fuse_pollhandle *ph)
+{
+	const struct file_ops *ops = node_at(req, ino)->place.file->ops;
+	unsigned events = (ops->read ? POLLIN | POLLRDNORM : 0) |
+			  (ops->write ? POLLOUT | POLLWRNORM : 0);
+
+	if (ops->reader) {
+		if (!park_poll(handle_of(fi), ph))
+			events &= ~(unsigned)(POLLIN | POLLRDNORM);
+	} else if (ph) {
+		fuse_pollhandle_destroy(ph);
+	}
+	fuse_reply_poll(req, events);
 }
 
 static void write_success(struct call *call, const struct store_result *result)
@@ -415,7 +459,7 @@ static void ops_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offse
 	static const char *const dots[] = { ".", ".." };
 	uint64_t at = (uint64_t)offset, next;
 	struct place entry;
-	char *buffer, base[24];
+	char *buffer, text[NAME_TEXT_SIZE];
 	size_t used = 0, need;
 
 	(void)fi;
@@ -435,7 +479,7 @@ static void ops_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offse
 	while (at >= 2 &&
 	       place_list(node->mount, &node->place, at - 2, &entry, &next) == 0) {
 		need = add_entry(req, buffer + used, size - used, &entry,
-				 place_name(&entry, base), next + 2);
+				 place_name(&entry, text), next + 2);
 		place_put(&entry);
 		if (need > size - used)
 			break;
@@ -470,7 +514,8 @@ static void reply_sized(fuse_req_t req, const char *text, size_t length, size_t 
 		fuse_reply_buf(req, text, length);
 }
 
-static const char *xattr(const struct node *node, unsigned i, char value[64])
+static const char *xattr(const struct node *node, unsigned i,
+			 char value[XATTR_VALUE_SIZE])
 {
 	const struct file_kind *file = node->place.file;
 
@@ -481,7 +526,7 @@ static void ops_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_
 {
 	const struct node *node = node_at(req, ino);
 	const char *known;
-	char value[64];
+	char value[XATTR_VALUE_SIZE];
 
 	for (unsigned i = 0; (known = xattr(node, i, value)); i++)
 		if (strcmp(known, name) == 0) {
@@ -494,7 +539,7 @@ static void ops_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_
 static void ops_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
 	const struct node *node = node_at(req, ino);
-	char names[512], value[64];
+	char names[512], value[XATTR_VALUE_SIZE];
 	const char *name;
 	size_t used = 0;
 
@@ -575,6 +620,7 @@ const struct fuse_lowlevel_ops ops_table = {
 	.fsync = ops_fsync,
 	.fsyncdir = ops_fsync,
 	.release = ops_release,
+	.poll = ops_poll,
 	.readdir = ops_readdir,
 	.statfs = ops_statfs,
 	.getxattr = ops_getxattr,

@@ -338,10 +338,24 @@ static int push_open(struct handle *handle, struct call *call)
 	return 0;
 }
 
+/* mv of a dead letter: onto the queue's push to its own partition, onto a partition's push
+ * to that one. */
+static int push_take(struct call *call, const struct place *target,
+		     const struct place *letter)
+{
+	if (target->queue != letter->queue)
+		return why_not(&call->why, -EXDEV,
+			       "a dead letter goes back to its own queue only");
+	store_letter_push(letter->group, letter->letter->info.id, target->partition,
+			  call_finish, call);
+	return PARKED;
+}
+
 const struct file_ops push_file = {
 	.flags = FILE_STREAM,
 	.open = push_open,
 	.write = push_write,
 	.flush = push_flush,
 	.close = push_close,
+	.take = push_take,
 };

@@ -39,7 +39,8 @@ static void segment_close(struct handle *handle)
 	free(handle->state);
 }
 
-static const char *segment_xattr(const struct node *node, unsigned i, char value[64])
+static const char *segment_xattr(const struct node *node, unsigned i,
+				 char value[XATTR_VALUE_SIZE])
 {
 	static const char *const names[] = { "user.queenfs.base_offset",
 					     "user.queenfs.end_offset",
@@ -52,7 +53,7 @@ static const char *segment_xattr(const struct node *node, unsigned i, char value
 	if (i >= sizeof(names) / sizeof(*names))
 		return NULL;
 	if (i < sizeof(numbers) / sizeof(*numbers))
-		snprintf(value, 64, "%lld", numbers[i]);
+		snprintf(value, XATTR_VALUE_SIZE, "%lld", numbers[i]);
 	else
 		time_print(info->created_us, value);
 	return names[i];

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* text.c - files of constant text: README and version. */
+/* text.c - files whose whole text is made when they are opened; README and version. */
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "fs.h"
@@ -41,44 +43,100 @@ static const char readme[] =
 	"push\n"
 	"make \"default\". The manual is queenfs(8).\n";
 
-static const char version[] = "queenfs " QUEENFS_VERSION "\n";
-
-static ssize_t text_read(const char *text, char *buffer, size_t size, off_t offset)
+static int readme_text(const struct place *place, FILE *out)
 {
-	size_t length = strlen(text), left;
+	(void)place;
+	fputs(readme, out);
+	return 0;
+}
 
-	if ((size_t)offset >= length)
+static int version_text(const struct place *place, FILE *out)
+{
+	(void)place;
+	fputs("queenfs " QUEENFS_VERSION "\n", out);
+	return 0;
+}
+
+int text_make(const struct place *place, struct text *text)
+{
+	struct text made = { NULL, 0 };
+	FILE *out = open_memstream(&made.data, &made.size);
+	int error;
+
+	if (!out)
+		return -ENOMEM;
+	error = place->file->ops->text(place, out);
+	if (fclose(out) != 0 && !error)
+		error = -ENOMEM;
+	if (error)
+		free(made.data);
+	else
+		*text = made;
+	return error;
+}
+
+void text_stat(struct node *node, struct stat *st)
+{
+	struct text text;
+
+	if (text_make(&node->place, &text) == 0) {
+		st->st_size = (off_t)text.size;
+		free(text.data);
+	}
+}
+
+int text_open(struct handle *handle, struct call *call)
+{
+	struct text *text = calloc(1, sizeof(*text));
+	int error = text ? text_make(&handle->node->place, text) : -ENOMEM;
+
+	(void)call;
+	if (error)
+		free(text);
+	else
+		handle->state = text;
+	return error;
+}
+
+ssize_t text_copy(const struct text *text, char *buffer, size_t size, off_t offset)
+{
+	size_t left;
+
+	if ((size_t)offset >= text->size)
 		return 0;
-	left = length - (size_t)offset;
+	left = text->size - (size_t)offset;
 	left = left < size ? left : size;
-	memcpy(buffer, text + offset, left);
+	memcpy(buffer, text->data + offset, left);
 	return (ssize_t)left;
 }
 
-static void readme_stat(struct node *node, struct stat *st)
+ssize_t text_read(struct handle *handle, char *buffer, size_t size, off_t offset)
 {
-	(void)node;
-	st->st_size = sizeof(readme) - 1;
+	return text_copy(handle->state, buffer, size, offset);
 }
 
-static ssize_t readme_read(struct handle *handle, char *buffer, size_t size, off_t offset)
+void text_close(struct handle *handle)
 {
-	(void)handle;
-	return text_read(readme, buffer, size, offset);
+	struct text *text = handle->state;
+
+	free(text->data);
+	free(text);
 }
 
-static void version_stat(struct node *node, struct stat *st)
+char *text_line(char *copy, size_t size)
 {
-	(void)node;
-	st->st_size = sizeof(version) - 1;
+	if (size && copy[size - 1] == '\n')
+		size--;
+	while (size && (copy[size - 1] == ' ' || copy[size - 1] == '\t' ||
+			copy[size - 1] == '\r'))
+		size--;
+	while (size && (*copy == ' ' || *copy == '\t')) {
+		copy++;
+		size--;
+	}
+	copy[size] = '\0';
+	return strlen(copy) == size && !strchr(copy, '\n') ? copy : NULL;
 }
 
-static ssize_t version_read(struct handle *handle, char *buffer, size_t size,
-			    off_t offset)
-{
-	(void)handle;
-	return text_read(version, buffer, size, offset);
-}
-
-const struct file_ops readme_file = { .stat = readme_stat, .read = readme_read };
-const struct file_ops version_file = { .stat = version_stat, .read = version_read };
+const struct file_ops readme_file = { TEXT_FILE, .text = readme_text };
+const struct file_ops version_file = { TEXT_FILE, .text = version_text };

@@ -1,50 +1,44 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * claim.c - readers: taking the next span of a group, reading it, giving it back.
+ * claim.c - readers: taking spans of a group, returning their messages, giving them back.
  *
- * The lease of one (partition, group), which is cursor->holder:
+ * The lease of one (partition, group), in struct cursor:
  *
- *              claim                    read to the batch's end, close
- *      free ----------> held by reader ---------------------------------> free
- *                         |
- *                         | seek: epoch + 1, holder = NULL
- *                         v
- *                       lost (the reader still points here; the cursor is free)
- *                         |
- *                         | finishes the message it began, or closes
- *                         v
- *                       no claim
+ *            claim                     lease_seconds
+ *    free ----------> held (epoch) ------------------> overdue (held, may be claimed)
+ *     ^                |    |                            |            |
+ *     |   all acked,   |    | seek                       | ack,       | claim by another:
+ *     |   retry, fail, |    |                            | close      | epoch + 1
+ *     |   close        |    v                            v            v
+ *     +----------------+   sought: free, epoch + 1      free         taken: held again
+ *     |
+ *     +--> delayed (free, not before its alarm) if something came back and there is a
+ *          retry_delay
  *
- * 1. A reader begins a message only while it holds the lease under the cursor's epoch.
- * 2. A message that was begun is finished by its reader whatever happened to the lease; its
- *    segment is kept for that. Finishing it moves committed only under the same epoch.
- * 3. committed moves to a message when its last byte is returned, in order, one by one;
- *    so what was not read to its end is where the next claim starts.
+ * A span remembers the epoch of its claim; it is live while the cursor is held under it.
+ *
+ *                held, overdue               taken, sought (not live)
+ *    read        returns what is left        drops the span, claims anew
+ *    ack N, ack  passes messages             ESTALE (what reading acks: nothing)
+ *    retry, fail gives the rest back         ESTALE
+ *    dlq         passes the head             ESTALE
+ *    close       gives the rest back         nothing
+ *    rm          the next read goes on at the oldest message kept
+ *
+ * 1. A reader begins a message only in a live span.
+ * 2. A message that was begun is finished by its reader whatever happens to the lease; its
+ *    segment is kept for that.
+ * 3. What is past committed and up to delivered was given to somebody and not acked: when it
+ *    is free again it came back, and is given one message at a time, alone.
+ * 4. What a LEASED reader gets is recorded (commit of attempts and delivered) before it is
+ *    returned.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "store_int.h"
 
-#define POP_BATCH 1
-
-struct reader {
-	struct store *store;
-	struct item *group;	/* a reference */
-	struct item *partition; /* a reference, or NULL: all of the queue */
-	struct cursor *cursor;	/* what was claimed, pinned, or NULL */
-	uint32_t epoch;		/* of the cursor when it was claimed */
-	unsigned popped;	/* messages of this pop that were read to their end */
-	bool ended;		/* the next read answers the end of this pop */
-	/* The message that was begun, or segment is NULL. */
-	struct segment *segment;
-	int64_t offset;
-	uint32_t at, to; /* the bytes of it that are left */
-	/* For store_unread(). */
-	struct item *undo_partition; /* a reference, or NULL */
-	uint32_t undo_epoch;
-	int64_t undo_from, undo_to;
-};
+#define SECOND_US 1000000
 
 /* A run of bytes of one segment, copied after the lock is gone. */
 struct slice {
@@ -52,71 +46,198 @@ struct slice {
 	uint32_t from, size;
 };
 
-static bool holds(const struct reader *reader)
+static int64_t setting(const struct reader *reader, enum setting name)
 {
-	return reader->cursor && reader->cursor->holder == reader &&
-	       reader->cursor->epoch == reader->epoch;
+	return setting_locked(group_of(reader->group), name)->least;
 }
 
-static void release_locked(struct reader *reader)
-{
-	struct cursor *cursor = reader->cursor;
+/* ---- spans -------------------------------------------------------------------------- */
 
-	if (!cursor)
-		return;
-	if (holds(reader))
-		cursor->holder = NULL;
+bool span_live_locked(const struct span *span)
+{
+	return span->cursor->held && span->cursor->epoch == span->epoch;
+}
+
+/* The pause before what came back is given again: doubles with each delivery. */
+static int64_t delay_us(const struct group *group, unsigned attempts)
+{
+	const struct setting_value *delay =
+		setting_locked(group, SETTING_RETRY_DELAY_SECONDS);
+	int64_t seconds = delay->least;
+
+	for (unsigned i = 1; i < attempts && seconds < delay->greatest; i++)
+		seconds *= 2;
+	return (seconds < delay->greatest ? seconds : delay->greatest) * SECOND_US;
+}
+
+void cursor_free_lease_locked(struct cursor *cursor, bool pause)
+{
+	bool back = cursor->delivered > cursor_committed_locked(cursor);
+	int64_t delay = back && pause ? delay_us(cursor->group, cursor->attempts) : 0;
+
+	cursor->held = cursor->overdue = false;
+	cursor->delayed = delay > 0;
+	alarm_set_locked(cursor->group->item.store, cursor,
+			 delay > 0 ? monotonic_us() + delay : 0);
+}
+
+void span_release_locked(struct reader *reader, struct span *span, bool pause)
+{
+	struct cursor *cursor = span->cursor;
+
+	if (span_live_locked(span))
+		cursor_free_lease_locked(cursor, pause);
 	cursor->pins--;
-	reader->cursor = NULL;
+	TAILQ_REMOVE(&reader->spans, span, entry);
+	if (reader->begun == span)
+		reader->begun = NULL;
+	free(span);
 	cursor_ready_locked(cursor);
 }
 
-static bool claim_locked(struct reader *reader)
+static void release_all_locked(struct reader *reader)
+{
+	while (!TAILQ_EMPTY(&reader->spans))
+		span_release_locked(reader, TAILQ_FIRST(&reader->spans), true);
+	reader->given = 0;
+}
+
+static struct span *span_last(struct reader *reader)
+{
+	return TAILQ_LAST(&reader->spans, span_list);
+}
+
+static bool came_back(const struct cursor *cursor)
+{
+	return cursor->delivered > cursor_committed_locked(cursor);
+}
+
+/* The cursor that this reader would claim now, or NULL. */
+static struct cursor *candidate_locked(const struct reader *reader)
 {
 	struct group *group = group_of(reader->group);
-	struct cursor *cursor;
+	struct cursor *cursor =
+		reader->partition ? cursor_locked(group, partition_of(reader->partition))
+				  : TAILQ_FIRST(&group->ready);
 
-	release_locked(reader);
-	cursor = reader->partition ? cursor_locked(group, partition_of(reader->partition))
-				   : TAILQ_FIRST(&group->ready);
-	if (!cursor || !cursor->ready)
-		return false;
-	cursor->holder = reader;
-	cursor->pins++;
-	cursor_ready_locked(cursor);
-	cursor->committed = cursor_committed_locked(cursor);
-	reader->cursor = cursor;
-	reader->epoch = cursor->epoch;
-	return true;
+	return cursor && cursor->ready ? cursor : NULL;
 }
 
-/* A message was returned to its last byte. */
-static void consume_locked(struct reader *reader, int64_t offset)
+/* Its head was delivered too often: it is set aside until it is a dead letter. */
+static bool dead_locked(struct reader *reader, struct cursor *cursor)
 {
-	struct cursor *cursor = reader->cursor;
+	int64_t most = setting(reader, SETTING_MAX_DELIVERIES);
 
-	reader->popped++;
-	if (!holds(reader))
-		return;
-	if (!reader->undo_partition) {
-		reader->undo_partition = store_get(&cursor->partition->item);
-		reader->undo_epoch = cursor->epoch;
-		reader->undo_from = cursor->committed;
+	return most > 0 && came_back(cursor) && cursor->attempts >= most;
+}
+
+static struct span *claim_locked(struct reader *reader, struct cursor *cursor)
+{
+	struct span *span = calloc(1, sizeof(*span));
+	int64_t lease = setting(reader, SETTING_LEASE_SECONDS), batch;
+	int64_t last = cursor->partition->last;
+	struct cursor_state state = cursor_state_locked(cursor);
+
+	if (!span)
+		return NULL;
+	cursor->skipped_count += (uint64_t)(state.committed - cursor->committed);
+	cursor_set_locked(cursor, &state);
+	cursor->held = true;
+	cursor->overdue = false;
+	cursor->epoch++;
+	cursor->pins++;
+	alarm_set_locked(reader->store, cursor,
+			 lease > 0 ? monotonic_us() + lease * SECOND_US +
+					     delay_us(cursor->group, cursor->attempts + 1)
+				   : 0);
+	cursor_ready_locked(cursor);
+	span->cursor = cursor;
+	span->epoch = cursor->epoch;
+	span->next = cursor->committed + 1;
+	span->single = cursor->delivered > cursor->committed;
+	batch = span->single ? 1 : setting(reader, SETTING_BATCH);
+	span->end = cursor->committed + batch;
+	if (reader->flags == READER_FOLLOW && !span->single)
+		span->end = INT64_MAX;
+	if ((reader->flags & READER_LEASED) && span->end > last)
+		span->end = last;
+	TAILQ_INSERT_TAIL(&reader->spans, span, entry);
+	return span;
+}
+
+/* ---- messages given and passed ------------------------------------------------------ */
+
+static void give_locked(struct reader *reader, struct span *span, int64_t offset)
+{
+	struct cursor *cursor = span->cursor;
+
+	reader->given++;
+	if (!span_live_locked(span) || (reader->flags & READER_LEASED))
+		return; /* a LEASED one's was counted when it was recorded */
+	if (offset == cursor->committed + 1)
+		cursor->attempts++;
+	if (offset > cursor->delivered) {
+		cursor->delivered = offset;
+		cursor->delivered_count++;
+	} else {
+		cursor->redelivered_count++;
 	}
-	reader->undo_to = offset;
-	cursor->committed = offset;
+}
+
+static void pass_locked(struct cursor *cursor, int64_t offset)
+{
+	struct cursor_state state = cursor_state_locked(cursor);
+
+	if (offset <= state.committed)
+		return;
+	cursor_pass(&state, offset);
+	cursor_set_locked(cursor, &state);
 	cursor_dirty_locked(cursor);
 }
 
-static void end_pop_locked(struct reader *reader)
+/* A pop acks a message by itself; what it was before is kept for store_unread(). */
+static void pop_locked(struct reader *reader, struct cursor *cursor, int64_t offset)
 {
-	release_locked(reader);
-	reader->popped = 0;
+	if (!reader->undo_partition) {
+		reader->undo_partition = store_get(&cursor->partition->item);
+		reader->undo_epoch = cursor->epoch;
+		reader->undo_from = cursor_state_locked(cursor);
+	}
+	reader->undo_to = offset;
+	pass_locked(cursor, offset);
 }
 
-/* ---- the next slice ------------------------------------------------------------------- */
+/* The last byte of a message was returned. */
+static void returned_locked(struct reader *reader, struct span *span, int64_t offset)
+{
+	if (!span)
+		return; /* it was finished after its lease was dropped */
+	span->next = offset + 1;
+	if (reader->flags == 0 && span_live_locked(span))
+		pop_locked(reader, span->cursor, offset);
+}
 
-enum next { NEXT_SLICE, NEXT_LOAD, NEXT_NONE };
+/* Reading on acks all that was returned before. */
+static void ack_returned_locked(struct reader *reader)
+{
+	struct span *span;
+
+	TAILQ_FOREACH(span, &reader->spans, entry)
+	if (span_live_locked(span))
+		pass_locked(span->cursor, span->next - 1);
+	release_all_locked(reader);
+}
+
+/* ---- the next slice ----------------------------------------------------------------- */
+
+enum next { NEXT_SLICE, NEXT_LOAD, NEXT_RECORD, NEXT_DEAD, NEXT_NONE };
+
+/* What next_locked() found besides a slice. */
+struct found {
+	struct slice slice;
+	struct cursor *cursor; /* NEXT_LOAD, NEXT_DEAD */
+	int64_t offset;	       /* NEXT_LOAD */
+};
 
 /* More of the message that was begun. */
 static void slice_begun_locked(struct reader *reader, size_t room, struct slice *slice)
@@ -132,25 +253,38 @@ static void slice_begun_locked(struct reader *reader, size_t room, struct slice 
 		return;
 	segment_put_locked(reader->segment);
 	reader->segment = NULL;
-	consume_locked(reader, reader->offset);
+	returned_locked(reader, reader->begun, reader->offset);
+	reader->begun = NULL;
+}
+
+static bool may_give(const struct reader *reader, const struct span *span,
+		     int64_t prefetch)
+{
+	return span->next <= span->end && span->next <= span->cursor->partition->last &&
+	       (prefetch == 0 || reader->given < prefetch);
 }
 
 /* Whole messages of one segment while they fit; else, with nothing returned so far, the
  * beginning of one. */
-static bool slice_new_locked(struct reader *reader, struct segment *segment,
-			     int64_t offset, size_t room, bool first, struct slice *slice)
+static bool slice_new_locked(struct reader *reader, struct span *span,
+			     struct segment *segment, size_t room, bool first,
+			     struct slice *slice)
 {
+	int64_t prefetch =
+		reader->flags == READER_FOLLOW ? setting(reader, SETTING_PREFETCH) : 0;
 	uint32_t from, to, start;
 
-	segment_message(segment, offset, &start, &to);
+	segment_message(segment, span->next, &start, &to);
 	if (to - start > room) {
 		if (!first)
 			return false;
 		segment->refs++; /* the reader's; slice_begun takes its own */
 		reader->segment = segment;
-		reader->offset = offset;
+		reader->begun = span;
+		reader->offset = span->next;
 		reader->at = start;
 		reader->to = to;
+		give_locked(reader, span, span->next);
 		slice_begun_locked(reader, room, slice);
 		return true;
 	}
@@ -159,53 +293,90 @@ static bool slice_new_locked(struct reader *reader, struct segment *segment,
 	slice->from = start;
 	do {
 		slice->size = to - start;
-		consume_locked(reader, offset);
-		if (reader->popped >= POP_BATCH || ++offset > segment->info.end_offset)
+		give_locked(reader, span, span->next);
+		returned_locked(reader, span, span->next);
+		if (!may_give(reader, span, prefetch) ||
+		    span->next > segment->info.end_offset)
 			break;
-		segment_message(segment, offset, &from, &to);
+		segment_message(segment, span->next, &from, &to);
 	} while (to - start <= room);
 	return true;
 }
 
-/* What this reader gets next. NEXT_LOAD: the segment with *offset has to be loaded first;
- * `loaded` is it, the second time. */
+/* The span to go on with: the last one, or one more if this reader may have it. */
+static enum next span_locked(struct reader *reader, struct span **out,
+			     struct cursor **dead)
+{
+	int64_t prefetch =
+		reader->flags == READER_FOLLOW ? setting(reader, SETTING_PREFETCH) : 0;
+	struct span *span = span_last(reader);
+	struct cursor *cursor;
+
+	if (span && span_live_locked(span) && may_give(reader, span, prefetch)) {
+		*out = span;
+		return NEXT_SLICE;
+	}
+	if (span && (reader->flags != READER_FOLLOW || span->single ||
+		     group_of(reader->group)->waiting_count > 0 ||
+		     (prefetch > 0 && reader->given >= prefetch)))
+		return NEXT_NONE;
+	cursor = candidate_locked(reader);
+	if (!cursor || (span && came_back(cursor)))
+		return NEXT_NONE; /* what came back is given alone */
+	if (dead_locked(reader, cursor)) {
+		*dead = cursor;
+		return NEXT_DEAD;
+	}
+	*out = claim_locked(reader, cursor);
+	return *out ? NEXT_SLICE : NEXT_NONE;
+}
+
+/* What this reader gets next. NEXT_LOAD: the segment with found->offset has to be loaded
+ * first; `loaded` is it, the second time. */
 static enum next next_locked(struct reader *reader, size_t room, bool first,
-			     struct segment *loaded, int64_t *offset, struct slice *slice)
+			     struct segment *loaded, struct found *found)
 {
 	struct segment *segment;
 	struct cursor *cursor;
+	struct span *span;
 	enum next next;
 
 	if (reader->segment) {
-		slice_begun_locked(reader, room, slice);
+		slice_begun_locked(reader, room, &found->slice);
 		return NEXT_SLICE;
 	}
-	if (reader->popped >= POP_BATCH)
+	next = span_locked(reader, &span, &found->cursor);
+	if (next != NEXT_SLICE)
+		return next;
+	if ((reader->flags & READER_LEASED) && !span->recorded)
+		return reader->recording ? NEXT_NONE : NEXT_RECORD;
+	cursor = span->cursor;
+	if (span->next < cursor->partition->first) /* rm has passed it */
+		span->next = cursor->partition->first;
+	if (span->next > span->end || span->next > cursor->partition->last)
 		return NEXT_NONE;
-	if (!holds(reader) && (reader->popped > 0 || !claim_locked(reader)))
-		return NEXT_NONE;
-	cursor = reader->cursor;
-	cursor->committed = cursor_committed_locked(cursor); /* rm may have passed it */
-	*offset = cursor->committed + 1;
-	if (*offset > cursor->partition->last)
-		return NEXT_NONE;
-	segment = cache_find_locked(reader->store, cursor->partition, *offset,
+	segment = cache_find_locked(reader->store, cursor->partition, span->next,
 				    cursor->hint);
 	if (!segment && loaded && loaded->partition == cursor->partition->item.id &&
-	    loaded->info.base_offset <= *offset && *offset <= loaded->info.end_offset) {
+	    loaded->info.base_offset <= span->next &&
+	    span->next <= loaded->info.end_offset) {
 		segment = loaded;
 		segment->refs++;
 	}
-	if (!segment)
+	if (!segment) {
+		found->cursor = cursor;
+		found->offset = span->next;
 		return NEXT_LOAD;
+	}
 	cursor->hint = segment->info.base_offset;
-	next = slice_new_locked(reader, segment, *offset, room, first, slice) ? NEXT_SLICE
-									      : NEXT_NONE;
+	next = slice_new_locked(reader, span, segment, room, first, &found->slice)
+		       ? NEXT_SLICE
+		       : NEXT_NONE;
 	segment_put_locked(segment);
 	return next;
 }
 
-/* ---- reading -------------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------------------ */
 
 static void undo_forget_locked(struct reader *reader)
 {
@@ -213,59 +384,124 @@ static void undo_forget_locked(struct reader *reader)
 	reader->undo_partition = NULL;
 }
 
+/* Between messages, before anything new is given: 0 go on, 1 answer nothing, -errno. */
+static int begin_locked(struct reader *reader)
+{
+	struct span *span = TAILQ_FIRST(&reader->spans);
+	int error = reader->record_error;
+
+	reader->record_error = 0;
+	if (error)
+		return error;
+	if (reader->flags == READER_FOLLOW)
+		ack_returned_locked(reader);
+	if (reader->flags == 0 && reader->ended) {
+		reader->ended = false;
+		return 1;
+	}
+	if (span && !span_live_locked(span)) {
+		release_all_locked(reader); /* lost: claims anew */
+		return 0;
+	}
+	if (!(reader->flags & READER_LEASED) || !span || span->next <= span->end)
+		return 0;
+	return reader->flags & READER_FOLLOW ? -EBUSY : 1;
+}
+
+/* Nothing could be returned. */
+static int nothing_locked(struct reader *reader)
+{
+	const struct group *group = group_of(reader->group);
+
+	if (reader->flags == 0)
+		release_all_locked(reader);
+	if ((reader->flags & READER_FOLLOW) || reader->recording || group->dying > 0)
+		return -EAGAIN;
+	return 0;
+}
+
+/* A pop's batch was given: the partition is handed on now, the end is said by the next
+ * read. */
+static void end_pop_locked(struct reader *reader)
+{
+	struct span *span = span_last(reader);
+
+	if (reader->flags != 0 || reader->segment)
+		return;
+	if (span && span_live_locked(span) && span->next <= span->end)
+		return;
+	release_all_locked(reader);
+	reader->ended = true;
+}
+
+/* Does what next_locked() asked for; `state` is given up meanwhile. */
+static int prepare(struct reader *reader, enum next next, const struct found *found,
+		   struct segment **loaded)
+{
+	struct store *store = reader->store;
+	struct partition *partition = found->cursor ? found->cursor->partition : NULL;
+	int error = 0;
+
+	if (next == NEXT_RECORD)
+		return lease_record_locked(reader);
+	if (next == NEXT_DEAD)
+		return lease_dead_locked(reader, found->cursor);
+	store_get(&partition->item);
+	segment_put_locked(*loaded);
+	*loaded = NULL;
+	pthread_mutex_unlock(&store->state);
+	error = segment_load(store, partition, found->offset, loaded);
+	pthread_mutex_lock(&store->state);
+	if (error == -ENOENT) /* removed meanwhile: look again */
+		error = segment_missing_locked(store, partition, found->offset);
+	store_put(&partition->item);
+	return error;
+}
+
 ssize_t store_read(struct reader *reader, char *buffer, size_t size)
 {
 	struct store *store = reader->store;
 	struct segment *loaded = NULL;
-	struct slice slice;
 	size_t copied = 0;
-	int64_t offset;
-	int error = 0;
-	enum next next;
+	int stop = 0;
+	bool woken;
 
 	pthread_mutex_lock(&store->state);
 	undo_forget_locked(reader);
-	if (!reader->segment && reader->group->state != ITEM_LIVE)
-		error = -ESTALE;
-	if (reader->ended) {
-		reader->ended = false;
-		pthread_mutex_unlock(&store->state);
-		return 0;
-	}
-	while (!error && copied < size) {
-		next = next_locked(reader, size - copied, copied == 0, loaded, &offset,
-				   &slice);
+	if (!reader->segment)
+		stop = begin_locked(reader);
+	while (!stop && copied < size) {
+		struct found found = { 0 };
+		enum next next =
+			next_locked(reader, size - copied, copied == 0, loaded, &found);
 		if (next == NEXT_NONE)
 			break;
-		if (next == NEXT_LOAD) {
-			struct partition *partition = reader->cursor->partition;
-			store_get(&partition->item);
-			segment_put_locked(loaded);
-			loaded = NULL;
-			pthread_mutex_unlock(&store->state);
-			error = segment_load(store, partition, offset, &loaded);
-			pthread_mutex_lock(&store->state);
-			/* Removed meanwhile: committed has moved past it, look again. */
-			if (error == -ENOENT)
-				error = partition->first > offset ? 0 : -EIO;
-			store_put(&partition->item);
+		if (next != NEXT_SLICE) {
+			if (next != NEXT_LOAD && copied > 0)
+				break;
+			stop = prepare(reader, next, &found, &loaded);
 			continue;
 		}
 		pthread_mutex_unlock(&store->state);
-		memcpy(buffer + copied, slice.segment->data + slice.from, slice.size);
-		copied += slice.size;
+		memcpy(buffer + copied, found.slice.segment->data + found.slice.from,
+		       found.slice.size);
+		copied += found.slice.size;
 		pthread_mutex_lock(&store->state);
-		segment_put_locked(slice.segment);
+		segment_put_locked(found.slice.segment);
 	}
 	segment_put_locked(loaded);
-	/* The batch is done: hand the partition on now, say so at the next read. With nothing
-	 * to return, this is that read. */
-	if (!reader->segment && (copied == 0 || reader->popped >= POP_BATCH)) {
-		reader->ended = copied > 0;
+	if (copied > 0)
 		end_pop_locked(reader);
-	}
+	else if (!stop && size > 0)
+		stop = nothing_locked(reader);
+	else if (stop < 0 && !(reader->flags & READER_LEASED))
+		release_all_locked(reader);
+	wait_next_locked(group_of(reader->group));
+	woken = !TAILQ_EMPTY(&store->woken);
 	pthread_mutex_unlock(&store->state);
-	return copied > 0 ? (ssize_t)copied : error;
+	if (woken)
+		wait_run(store);
+	return copied > 0 ? (ssize_t)copied : stop < 0 ? stop : 0;
 }
 
 void store_unread(struct reader *reader)
@@ -279,19 +515,37 @@ void store_unread(struct reader *reader)
 			 ? cursor_locked(group_of(reader->group), partition_of(partition))
 			 : NULL;
 	if (cursor && cursor->epoch == reader->undo_epoch &&
-	    cursor->committed == reader->undo_to &&
-	    (!cursor->holder || cursor->holder == reader)) {
-		cursor->committed = reader->undo_from;
+	    cursor->committed == reader->undo_to && !cursor->busy) {
+		cursor_set_locked(cursor, &reader->undo_from);
 		cursor_dirty_locked(cursor);
 		cursor_ready_locked(cursor);
 	}
 	undo_forget_locked(reader);
+	wait_next_locked(group_of(reader->group));
 	pthread_mutex_unlock(&reader->store->state);
+	wait_run(reader->store);
 }
 
-/* ---- opening and closing -------------------------------------------------------------- */
+bool reader_ready_locked(struct reader *reader)
+{
+	const struct span *span = TAILQ_FIRST(&reader->spans);
 
-int store_reader_open(struct item *group, struct item *partition, struct reader **out)
+	if (reader->segment || reader->record_error || reader->ended)
+		return true;
+	if (reader->recording)
+		return false;
+	if ((reader->flags & READER_LEASED) && span && span_live_locked(span))
+		return true; /* more of it, or a refusal at once */
+	if (candidate_locked(reader))
+		return true;
+	/* A pop answers its end at once, unless a dead letter is being made first. */
+	return !(reader->flags & READER_FOLLOW) && group_of(reader->group)->dying == 0;
+}
+
+/* ---- opening and closing ------------------------------------------------------------ */
+
+int store_reader_open(struct item *group, struct item *partition, unsigned flags,
+		      const struct reader_who *who, struct reader **out)
 {
 	struct store *store = group->store;
 	struct reader *reader = calloc(1, sizeof(*reader));
@@ -299,6 +553,9 @@ int store_reader_open(struct item *group, struct item *partition, struct reader 
 
 	if (!reader)
 		return -ENOMEM;
+	TAILQ_INIT(&reader->spans);
+	reader->flags = flags;
+	reader->who = *who;
 	pthread_mutex_lock(&store->state);
 	if (group->state != ITEM_LIVE || group->leaving || group->parent->leaving ||
 	    (partition && (partition->state != ITEM_LIVE || partition->leaving)))
@@ -307,7 +564,8 @@ int store_reader_open(struct item *group, struct item *partition, struct reader 
 		reader->store = store;
 		reader->group = store_get(group);
 		reader->partition = partition ? store_get(partition) : NULL;
-		group_of(group)->readers++;
+		TAILQ_INSERT_TAIL(&group_of(group)->readers, reader, group_entry);
+		group_of(group)->reader_count++;
 		if (partition)
 			partition_of(partition)->readers++;
 	}
@@ -322,15 +580,24 @@ int store_reader_open(struct item *group, struct item *partition, struct reader 
 void store_reader_close(struct reader *reader)
 {
 	struct store *store = reader->store;
+	struct group *group = group_of(reader->group);
 
 	pthread_mutex_lock(&store->state);
 	segment_put_locked(reader->segment);
 	undo_forget_locked(reader);
-	release_locked(reader);
-	group_of(reader->group)->readers--;
+	wait_forget_locked(reader);
+	lease_forget_locked(reader);
+	while (!TAILQ_EMPTY(&reader->spans)) {
+		struct cursor *cursor = TAILQ_FIRST(&reader->spans)->cursor;
+		span_release_locked(reader, TAILQ_FIRST(&reader->spans), true);
+		wait_ready_locked(cursor);
+	}
+	TAILQ_REMOVE(&group->readers, reader, group_entry);
+	group->reader_count--;
 	if (reader->partition)
 		partition_of(reader->partition)->readers--;
 	pthread_mutex_unlock(&store->state);
+	wait_run(store);
 	store_put(reader->partition);
 	store_put(reader->group);
 	free(reader);

@@ -24,7 +24,7 @@
 /* What was consumed and not committed yet, as it stood when the batch began. */
 struct dirty_row {
 	struct cursor *cursor;
-	int64_t committed;
+	struct cursor_state state;
 };
 
 struct batch {
@@ -78,7 +78,7 @@ static void take_cursors_locked(struct store *store, struct batch *batch)
 		TAILQ_REMOVE(&store->dirty, cursor, dirty_entry);
 		cursor->dirty = false;
 		batch->rows[batch->row_count++] =
-			(struct dirty_row){ cursor, cursor->committed };
+			(struct dirty_row){ cursor, cursor_state_locked(cursor) };
 	}
 }
 
@@ -104,7 +104,7 @@ static void set_synchronous(struct store *store, bool full)
 static void write_cursors(struct store *store, const struct batch *batch)
 {
 	for (size_t i = 0; i < batch->row_count && !store->writer->error; i++)
-		cursor_write(store, batch->rows[i].cursor, batch->rows[i].committed);
+		cursor_write(store, batch->rows[i].cursor, &batch->rows[i].state);
 }
 
 static void job_undo(struct store *store, struct job *job, int error)
@@ -116,6 +116,13 @@ static void job_undo(struct store *store, struct job *job, int error)
 	pthread_mutex_unlock(&store->state);
 }
 
+/* For the disk, that is. */
+static bool anybody_waits(const struct batch *batch)
+{
+	batch_each(batch, job) if (!job->type->lazy) return true;
+	return false;
+}
+
 /* One transaction, up to and with its COMMIT: 0, or -errno and nothing is written. */
 static int batch_write(struct store *store, struct batch *batch)
 {
@@ -123,7 +130,7 @@ static int batch_write(struct store *store, struct batch *batch)
 	int error;
 
 	conn_error_clear(writer);
-	set_synchronous(store, store->disk && batch->jobs);
+	set_synchronous(store, store->disk && anybody_waits(batch));
 	store->batch_partitions = NULL;
 	store->batch_freed = false;
 	store->commit_us = store->newest_us;
@@ -248,8 +255,10 @@ static void batch_run(struct store *store, struct batch *batch)
 	}
 	if (store->full && pushes) {
 		store->full = reserve_take(store) != 0;
-		if (store->full)
+		if (store->full) {
 			batch_refuse_pushes(store, batch);
+			shrink_consider(store);
+		}
 	}
 	error = batch_write(store, batch);
 	if (error == -ENOSPC && !store->full) {
@@ -267,6 +276,7 @@ static void batch_run(struct store *store, struct batch *batch)
 		batch_publish(store, batch);
 	}
 	batch_answer(batch);
+	wait_run(store);
 	if (!error && store->batch_freed)
 		shrink_consider(store);
 	db_checkpoint(store, false);
@@ -279,7 +289,9 @@ static void shrink_step(struct store *store)
 {
 	set_synchronous(store, false);
 	conn_error_clear(store->writer);
-	conn_exec(store->writer, "PRAGMA incremental_vacuum(256)");
+	/* On a full disk what the WAL takes for it must fit in what is left. */
+	conn_exec(store->writer, store->full ? "PRAGMA incremental_vacuum(4)"
+					     : "PRAGMA incremental_vacuum(256)");
 	if (store->writer->error == -ENOSPC && !store->full) {
 		reserve_free(store);
 		store->full = true;
@@ -294,7 +306,7 @@ static void shrink_step(struct store *store)
 		db_checkpoint(store, true);
 		return;
 	}
-	db_checkpoint(store, false);
+	db_checkpoint(store, store->full);
 }
 
 /* With the role: commits until nothing is left; in the background also shrinks. */
@@ -380,28 +392,53 @@ void store_sync(struct store *store, store_done done, void *arg)
 
 /* ---- the timer thread ----------------------------------------------------------------- */
 
+/* When the timer thread has to look again; INT64_MAX: when it is told to. */
+static int64_t timer_next_locked(const struct store *store)
+{
+	const struct cursor *alarm = TAILQ_FIRST(&store->alarms);
+	int64_t at = alarm ? alarm->alarm_us : INT64_MAX;
+
+	if (store->shrinking) /* somebody commits just now */
+		return monotonic_us() + CURSOR_DELAY_US;
+	if (!TAILQ_EMPTY(&store->dirty) && store->dirty_due_us < at)
+		at = store->dirty_due_us;
+	return at;
+}
+
+static void timer_sleep_locked(struct store *store, int64_t at_us)
+{
+	struct timespec until = { at_us / 1000000, at_us % 1000000 * 1000 };
+
+	store->timer_until_us = at_us;
+	if (at_us == INT64_MAX)
+		pthread_cond_wait(&store->timer_wake, &store->state);
+	else
+		pthread_cond_timedwait(&store->timer_wake, &store->state, &until);
+	store->timer_until_us = 0; /* awake: nobody need tell it */
+}
+
 static void *timer_main(void *arg)
 {
 	struct store *store = arg;
-	struct timespec until;
 
 	pthread_mutex_lock(&store->state);
 	while (!store->stopping) {
 		bool due = store->shrinking || cursors_due_locked(store);
+		alarms_ring_locked(store);
 		if (due && !store->committing) {
 			store->committing = true;
 			pthread_mutex_unlock(&store->state);
 			role_run(store, true);
 			pthread_mutex_lock(&store->state);
-		} else if (due || !TAILQ_EMPTY(&store->dirty)) {
-			/* Whoever commits sees to it; look again when it should be done. */
-			int64_t at = due ? monotonic_us() + CURSOR_DELAY_US
-					 : store->dirty_due_us;
-			until.tv_sec = at / 1000000;
-			until.tv_nsec = at % 1000000 * 1000;
-			pthread_cond_timedwait(&store->timer_wake, &store->state, &until);
+		} else if (!TAILQ_EMPTY(&store->woken)) {
+			pthread_mutex_unlock(&store->state);
+			wait_run(store);
+			pthread_mutex_lock(&store->state);
 		} else {
-			pthread_cond_wait(&store->timer_wake, &store->state);
+			/* What is due already is seen to by whoever commits. */
+			int64_t at = timer_next_locked(store);
+			timer_sleep_locked(store,
+					   due ? monotonic_us() + CURSOR_DELAY_US : at);
 		}
 	}
 	pthread_mutex_unlock(&store->state);

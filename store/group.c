@@ -51,7 +51,8 @@ int cursor_make_locked(struct group *group, struct partition *partition)
 		return -ENOMEM;
 	cursor->group = group;
 	cursor->partition = partition;
-	cursor->committed = -1;
+	cursor->committed = cursor->delivered = -1;
+	TAILQ_INIT(&cursor->waiting);
 	group->cursors[partition->slot] = cursor;
 	return 0;
 }
@@ -64,6 +65,8 @@ static void cursor_free(struct cursor *cursor)
 		TAILQ_REMOVE(&cursor->group->ready, cursor, ready_entry);
 	if (cursor->dirty)
 		TAILQ_REMOVE(&cursor->group->item.store->dirty, cursor, dirty_entry);
+	if (cursor->alarm_us)
+		alarm_set_locked(cursor->group->item.store, cursor, 0);
 	free(cursor);
 }
 
@@ -75,18 +78,20 @@ void cursor_free_locked(struct group *group, struct partition *partition)
 	group->cursors[partition->slot] = NULL;
 }
 
-void cursor_ready_locked(struct cursor *cursor)
+bool cursor_ready_locked(struct cursor *cursor)
 {
-	bool ready = !cursor->holder &&
-		     cursor->partition->last > cursor_committed_locked(cursor);
+	bool ready = cursor->partition->last > cursor_committed_locked(cursor) &&
+		     !cursor->busy && !cursor->delayed &&
+		     (!cursor->held || cursor->overdue);
 
 	if (ready == cursor->ready)
-		return;
+		return false;
 	cursor->ready = ready;
 	if (ready)
 		TAILQ_INSERT_TAIL(&cursor->group->ready, cursor, ready_entry);
 	else
 		TAILQ_REMOVE(&cursor->group->ready, cursor, ready_entry);
+	return ready;
 }
 
 void cursor_dirty_locked(struct cursor *cursor)
@@ -97,31 +102,74 @@ void cursor_dirty_locked(struct cursor *cursor)
 		return;
 	if (TAILQ_EMPTY(&store->dirty)) {
 		store->dirty_due_us = monotonic_us() + CURSOR_DELAY_US;
-		pthread_cond_signal(&store->timer_wake);
+		timer_at_locked(store, store->dirty_due_us);
 	}
 	cursor->dirty = true;
 	TAILQ_INSERT_TAIL(&store->dirty, cursor, dirty_entry);
 }
 
-int cursor_write(struct store *store, const struct cursor *cursor, int64_t committed)
+struct cursor_state cursor_state_locked(const struct cursor *cursor)
+{
+	int64_t committed = cursor_committed_locked(cursor);
+	struct cursor_state state = { committed, cursor->delivered, cursor->attempts,
+				      cursor->failures };
+
+	if (committed > cursor->committed) { /* rm has passed the message they counted */
+		state.attempts = committed < cursor->delivered;
+		state.failures = 0;
+	}
+	if (state.delivered < committed)
+		state.delivered = committed;
+	return state;
+}
+
+void cursor_pass(struct cursor_state *state, int64_t offset)
+{
+	if (offset <= state->committed)
+		return;
+	state->committed = offset;
+	state->failures = 0;
+	/* What was given together with it was given once. */
+	state->attempts = offset < state->delivered;
+	if (state->delivered < offset)
+		state->delivered = offset;
+}
+
+void cursor_set_locked(struct cursor *cursor, const struct cursor_state *state)
+{
+	cursor->committed = state->committed;
+	cursor->delivered = state->delivered;
+	cursor->attempts = state->attempts;
+	cursor->failures = state->failures;
+}
+
+int cursor_write(struct store *store, const struct cursor *cursor,
+		 const struct cursor_state *state)
 {
 	sqlite3_stmt *stmt = conn_stmt(store->writer, STMT_CURSOR_SET);
 
 	bind_int(stmt, 1, (int64_t)cursor->group->item.id);
 	bind_int(stmt, 2, (int64_t)cursor->partition->item.id);
-	bind_int(stmt, 3, committed);
+	bind_int(stmt, 3, state->committed);
+	bind_int(stmt, 4, state->delivered);
+	bind_int(stmt, 5, state->attempts);
+	bind_int(stmt, 6, state->failures);
 	return conn_run(store->writer, stmt);
 }
 
 void cursor_move_locked(struct cursor *cursor, int64_t committed)
 {
-	cursor->committed = committed;
+	struct store *store = cursor->group->item.store;
+
+	cursor_set_locked(cursor, &(struct cursor_state){ committed, committed, 0, 0 });
 	cursor->epoch++;
-	cursor->holder = NULL;
+	cursor->held = cursor->overdue = cursor->delayed = cursor->seeking = false;
+	alarm_set_locked(store, cursor, 0);
 	if (cursor->dirty)
-		TAILQ_REMOVE(&cursor->group->item.store->dirty, cursor, dirty_entry);
+		TAILQ_REMOVE(&store->dirty, cursor, dirty_entry);
 	cursor->dirty = false; /* the seek's own row is newer */
 	cursor_ready_locked(cursor);
+	wait_ready_locked(cursor);
 }
 
 void partition_wake_locked(struct partition *partition)
@@ -129,7 +177,11 @@ void partition_wake_locked(struct partition *partition)
 	struct item *group;
 
 	names_each(&queue_of(partition->item.parent)->groups, i, group)
-		cursor_ready_locked(cursor_locked(group_of(group), partition));
+	{
+		struct cursor *cursor = cursor_locked(group_of(group), partition);
+		if (cursor_ready_locked(cursor))
+			wait_ready_locked(cursor);
+	}
 }
 
 /* ---- birth and end ------------------------------------------------------------------- */
@@ -145,6 +197,13 @@ static int prepare_locked(struct group *group)
 	if (error)
 		group_clear(group);
 	return error;
+}
+
+void group_init(struct group *group)
+{
+	TAILQ_INIT(&group->ready);
+	TAILQ_INIT(&group->readers);
+	TAILQ_INIT(&group->waiting);
 }
 
 void group_clear(struct group *group)
@@ -166,7 +225,7 @@ int group_insert(struct store *store, struct group *group)
 	error = prepare_locked(group);
 	pthread_mutex_unlock(&store->state);
 	if (error)
-		return error;
+		return conn_fail(store->writer, SQLITE_NOMEM);
 	group->start_us = INT64_MIN;
 	access_text(group->access, GROUP_DIRS, access, sizeof(access));
 	bind_text(stmt, 1, group->item.name);

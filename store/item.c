@@ -64,8 +64,10 @@ struct item *item_new(struct store *store, struct item *parent, enum item_kind k
 		if (i > 0)
 			item->access[i].mode &= ~(mode_t)022;
 	}
+	if (kind == ITEM_QUEUE)
+		queue_of(item)->settings = store->defaults;
 	if (kind == ITEM_GROUP)
-		TAILQ_INIT(&group_of(item)->ready);
+		group_init(group_of(item));
 	return item;
 }
 
@@ -91,6 +93,11 @@ void store_put(struct item *item)
 		free(item);
 		item = parent;
 	}
+}
+
+struct store *store_of(const struct item *item)
+{
+	return item->store;
 }
 
 uint64_t store_id(const struct item *item)
@@ -151,7 +158,7 @@ int store_next(struct store *store, struct item *parent, enum item_kind kind,
 
 /* ---- names and access as text -------------------------------------------------------- */
 
-/* The length of one valid UTF-8 character that is no control character, or 0. */
+/* The length of one valid UTF-8 character that may stand in a name, or 0. */
 static size_t character(const unsigned char *at)
 {
 	static const struct {
@@ -175,7 +182,7 @@ static size_t character(const unsigned char *at)
 		if (code < forms[i].least || code > 0x10ffff ||
 		    (code >= 0xd800 && code < 0xe000))
 			return 0;
-		if (code < 0x20 || (code >= 0x7f && code < 0xa0))
+		if (code < 0x20 || (code >= 0x7f && code < 0xa0) || code == '/')
 			return 0;
 		return forms[i].length;
 	}
@@ -185,8 +192,8 @@ static size_t character(const unsigned char *at)
 int store_name_check(const char *name, struct store_why *why)
 {
 	static const char allowed[] =
-		"a name is 1 to 200 bytes of UTF-8 without control "
-		"characters, does not begin with '.' and is not \"*\"";
+		"a name is 1 to 200 bytes of UTF-8 without '/' or "
+		"control characters, does not begin with '.' and is not \"*\"";
 	const unsigned char *at = (const unsigned char *)name;
 	size_t length;
 
@@ -235,6 +242,13 @@ static struct item *by_id(struct names *names, uint64_t id)
 	return at < names->used && names->by_id[at] && names->by_id[at]->id == id
 		       ? names->by_id[at]
 		       : NULL;
+}
+
+struct item *item_by_ids(struct store *store, uint64_t queue_id, uint64_t group_id)
+{
+	struct item *queue = by_id(&store->queues, queue_id);
+
+	return queue && group_id ? by_id(&queue_of(queue)->groups, group_id) : queue;
 }
 
 static struct item *group_by_id(struct store *store, uint64_t id)
@@ -320,7 +334,11 @@ static int load_cursor(struct store *store, sqlite3_stmt *stmt)
 	if (!group || !partition)
 		return -EIO;
 	cursor = cursor_locked(group_of(group), partition_of(partition));
-	cursor->committed = sqlite3_column_int64(stmt, 2);
+	cursor_set_locked(cursor, &(struct cursor_state){
+					  sqlite3_column_int64(stmt, 2),
+					  sqlite3_column_int64(stmt, 3),
+					  (unsigned)sqlite3_column_int64(stmt, 4),
+					  (unsigned)sqlite3_column_int64(stmt, 5) });
 	cursor_ready_locked(cursor);
 	return 0;
 }
@@ -358,7 +376,7 @@ int items_load(struct store *store)
 				break;
 		sqlite3_reset(stmt);
 	}
-	return got;
+	return got < 0 ? got : settings_load(store);
 }
 
 void items_free(struct store *store)
@@ -402,7 +420,7 @@ static int make_insert(struct store *store, struct item *item)
 	bind_text(stmt, 2, access);
 	error = conn_run(store->writer, stmt);
 	item->id = (uint64_t)sqlite3_last_insert_rowid(store->writer->db);
-	return error;
+	return error ? error : settings_write(store, item);
 }
 
 static int make_apply(struct store *store, struct job *job)
@@ -422,6 +440,7 @@ static int make_apply(struct store *store, struct job *job)
 		store_put(make->item);
 		make->item = store_get(there);
 	} else if (!error && !there) {
+		make->item->state = ITEM_UNBORN; /* an undo may have dropped it */
 		error = names_add_locked(names, make->item);
 		if (!error)
 			store_get(make->item);
@@ -527,9 +546,10 @@ static int drop_check_locked(struct item *item, struct store_why *why)
 		return why_set(why, -ENOTEMPTY,
 			       "the partition holds messages; remove its segments first");
 	if (item->kind == ITEM_GROUP)
-		readers = group_of(item)->readers;
+		readers = group_of(item)->reader_count;
 	if (queue)
-		names_each(&queue->groups, i, group) readers += group_of(group)->readers;
+		names_each(&queue->groups, i, group) readers +=
+			group_of(group)->reader_count;
 	if (partition)
 		names_each(&queue_of(item->parent)->groups, i, group) readers +=
 			cursor_locked(group_of(group), partition)->pins;
@@ -539,42 +559,65 @@ static int drop_check_locked(struct item *item, struct store_why *why)
 	return 0;
 }
 
+/* Statements about an item, and for cursors of a partition about a group. */
+static int run_by_id(struct conn *conn, enum stmt which, const struct item *item,
+		     const struct item *group)
+{
+	sqlite3_stmt *stmt = conn_stmt(conn, which);
+
+	bind_int(stmt, 1, (int64_t)item->id);
+	if (group)
+		bind_int(stmt, 2, (int64_t)group->id);
+	return conn_step(conn, stmt);
+}
+
+static int drop_rows(struct conn *writer, struct item *item)
+{
+	static const enum stmt rows[ITEM_KINDS][3] = {
+		[ITEM_QUEUE] = { STMT_QUEUE_SETTINGS_DELETE, STMT_GROUPS_OF_QUEUE_DELETE,
+				 STMT_QUEUE_DELETE },
+		[ITEM_PARTITION] = { STMT_PARTITION_DELETE, STMT_COUNT, STMT_COUNT },
+		[ITEM_GROUP] = { STMT_GROUP_SETTINGS_DELETE, STMT_GROUP_CURSORS_DELETE,
+				 STMT_GROUP_DELETE },
+	};
+	struct item *group;
+	int error = 0;
+
+	if (item->kind == ITEM_PARTITION)
+		names_each(&queue_of(item->parent)->groups, i,
+			   group) if (error >= 0) error =
+			run_by_id(writer, STMT_PARTITION_CURSORS_DELETE, item, group);
+	for (int i = 0; i < 3 && error >= 0 && rows[item->kind][i] != STMT_COUNT; i++)
+		error = run_by_id(writer, rows[item->kind][i], item, NULL);
+	return error;
+}
+
+static int drop_letters_check(struct conn *writer, struct item *item,
+			      struct store_why *why)
+{
+	enum stmt which =
+		item->kind == ITEM_QUEUE ? STMT_LETTERS_OF_QUEUE : STMT_LETTERS_OF_GROUP;
+	int got = item->kind == ITEM_PARTITION ? 0 : run_by_id(writer, which, item, NULL);
+
+	if (got <= 0)
+		return got;
+	sqlite3_reset(conn_stmt(writer, which));
+	return why_set(why, -ENOTEMPTY,
+		       "it has dead letters; rm or mv them in dlq/ first");
+}
+
 static int drop_apply(struct store *store, struct job *job)
 {
-	struct item *item = container_of(job, struct drop_job, job)->item, *group;
-	struct conn *writer = store->writer;
-	sqlite3_stmt *stmt;
+	struct item *item = container_of(job, struct drop_job, job)->item;
 	int error;
 
 	pthread_mutex_lock(&store->state);
 	error = drop_check_locked(item, &job->why);
 	item->leaving = !error;
 	pthread_mutex_unlock(&store->state);
-	if (error)
-		return error;
-	if (item->kind == ITEM_PARTITION)
-		names_each(&queue_of(item->parent)->groups, i, group)
-		{
-			stmt = conn_stmt(writer, STMT_PARTITION_CURSORS_DELETE);
-			bind_int(stmt, 1, (int64_t)group->id);
-			bind_int(stmt, 2, (int64_t)item->id);
-			conn_run(writer, stmt);
-		}
-	if (item->kind == ITEM_GROUP) {
-		stmt = conn_stmt(writer, STMT_GROUP_CURSORS_DELETE);
-		bind_int(stmt, 1, (int64_t)item->id);
-		conn_run(writer, stmt);
-	}
-	if (item->kind == ITEM_QUEUE) {
-		stmt = conn_stmt(writer, STMT_GROUPS_OF_QUEUE_DELETE);
-		bind_int(stmt, 1, (int64_t)item->id);
-		conn_run(writer, stmt);
-	}
-	stmt = conn_stmt(writer, item->kind == ITEM_QUEUE	? STMT_QUEUE_DELETE
-				 : item->kind == ITEM_PARTITION ? STMT_PARTITION_DELETE
-								: STMT_GROUP_DELETE);
-	bind_int(stmt, 1, (int64_t)item->id);
-	return conn_run(writer, stmt);
+	if (!error)
+		error = drop_letters_check(store->writer, item, &job->why);
+	return error ? error : drop_rows(store->writer, item);
 }
 
 static void drop_publish_locked(struct store *store, struct job *job)
@@ -585,13 +628,11 @@ static void drop_publish_locked(struct store *store, struct job *job)
 		partition_gone_locked(partition_of(item));
 	if (item->kind == ITEM_GROUP)
 		group_clear(group_of(item));
-	if (item->kind == ITEM_QUEUE)
+	if (item->kind == ITEM_QUEUE) {
 		names_each(&queue_of(item)->groups, i, group)
-		{
 			group_clear(group_of(group));
-			names_remove_locked(&queue_of(item)->groups, group);
-			store_put(group);
-		}
+		names_free(&queue_of(item)->groups);
+	}
 	names_remove_locked(item_names(store, item->parent, item->kind), item);
 	store_put(item); /* the names' reference; the job has one too */
 }

@@ -79,7 +79,7 @@ int partition_insert(struct store *store, struct partition *partition)
 	error = prepare_locked(partition);
 	pthread_mutex_unlock(&store->state);
 	if (error)
-		return error;
+		return conn_fail(store->writer, SQLITE_NOMEM);
 	partition->prepared = true;
 	partition->first = 0;
 	partition->last = -1;
@@ -143,7 +143,8 @@ int partition_load(struct partition *partition, sqlite3_stmt *row)
 
 	if (error)
 		return error;
-	partition->made_us = partition->modified_us = sqlite3_column_int64(row, 4);
+	partition->made_us = sqlite3_column_int64(row, 4);
+	partition->modified_us = sqlite3_column_int64(row, 7);
 	partition->first = sqlite3_column_int64(row, 5);
 	partition->last = partition->first - 1;
 	partition->first_position = (uint64_t)sqlite3_column_int64(row, 6);

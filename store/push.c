@@ -7,6 +7,7 @@
  * 2. Each segment gets a created_at of its own, above all that were given out before.
  */
 #include <endian.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +23,7 @@ void messages_free(struct messages *messages)
 /* ---- the segments of a batch ---------------------------------------------------------- */
 
 /* Joins the pushes from `first` up to but not with `end`; a single one is not copied. */
-static int join(struct push_job *first, const struct push_job *end,
+static int join(struct push_part *first, const struct push_part *end,
 		struct messages *joined)
 {
 	struct messages all = { 0 };
@@ -33,9 +34,9 @@ static int join(struct push_job *first, const struct push_job *end,
 		first->messages = (struct messages){ 0 };
 		return 0;
 	}
-	for (struct push_job *push = first; push != end; push = push->next) {
-		all.size += push->messages.size;
-		count += push->messages.count;
+	for (struct push_part *part = first; part != end; part = part->next) {
+		all.size += part->messages.size;
+		count += part->messages.count;
 	}
 	all.data = malloc(all.size ? all.size : 1);
 	all.ends = malloc((count + 1) * sizeof(*all.ends));
@@ -44,8 +45,8 @@ static int join(struct push_job *first, const struct push_job *end,
 		return -ENOMEM;
 	}
 	all.size = 0;
-	for (struct push_job *push = first; push != end; push = push->next) {
-		const struct messages *one = &push->messages;
+	for (struct push_part *part = first; part != end; part = part->next) {
+		const struct messages *one = &part->messages;
 		memcpy(all.data + all.size, one->data, one->size);
 		for (uint32_t i = 0; i < one->count; i++)
 			all.ends[all.count++] = (uint32_t)all.size + one->ends[i];
@@ -96,7 +97,7 @@ static void segment_write(struct store *store, const struct segment *segment)
 static void partition_write(struct store *store, struct partition *partition,
 			    struct segment_list *made)
 {
-	struct push_job *first = partition->pushes, *end;
+	struct push_part *first = partition->pushes, *end;
 
 	for (; first && !store->writer->error; first = end) {
 		struct segment_info info = { .base_offset = partition->batch_last + 1,
@@ -174,52 +175,70 @@ void push_forget_segments(struct store *store, struct segment_list *made)
 
 /* ---- the job -------------------------------------------------------------------------- */
 
+static int push_check(const struct push_job *push)
+{
+	for (unsigned i = 0; i < push->part_count; i++) {
+		const struct item *partition = &push->parts[i].partition->item;
+		if (partition->state == ITEM_DROPPED ||
+		    partition->parent->state != ITEM_LIVE)
+			return -ESTALE;
+	}
+	return 0;
+}
+
 static int push_apply(struct store *store, struct job *job)
 {
 	struct push_job *push = container_of(job, struct push_job, job);
-	struct partition *partition = push->partition;
-	int error = 0;
+	int error = push_check(push);
 
-	if (partition->item.state == ITEM_DROPPED ||
-	    partition->item.parent->state != ITEM_LIVE)
-		return -ESTALE;
-	if (partition->item.state == ITEM_UNBORN && !partition->prepared)
-		error = partition_insert(store, partition);
-	if (error)
-		return error;
-	push->next = NULL;
-	if (!partition->pushes) {
-		partition->pushes_end = &partition->pushes;
-		partition->batch_next = store->batch_partitions;
-		store->batch_partitions = partition;
+	if (!error && push->letter_group)
+		error = letter_delete(store, push->letter_group, push->letter);
+	for (unsigned i = 0; i < push->part_count && !error; i++) {
+		struct push_part *part = &push->parts[i];
+		struct partition *partition = part->partition;
+		if (partition->item.state == ITEM_UNBORN && !partition->prepared)
+			error = partition_insert(store, partition);
+		part->next = NULL;
+		if (!partition->pushes) {
+			partition->pushes_end = &partition->pushes;
+			partition->batch_next = store->batch_partitions;
+			store->batch_partitions = partition;
+		}
+		*partition->pushes_end = part;
+		partition->pushes_end = &part->next;
 	}
-	*partition->pushes_end = push;
-	partition->pushes_end = &push->next;
-	return 0;
+	return error;
 }
 
 static void push_publish_locked(struct store *store, struct job *job)
 {
+	struct push_job *push = container_of(job, struct push_job, job);
+
 	(void)store;
-	container_of(job, struct push_job, job)->partition->pending--;
+	for (unsigned i = 0; i < push->part_count; i++)
+		push->parts[i].partition->pending--;
 }
 
 static void push_undo_locked(struct store *store, struct job *job)
 {
-	struct partition *partition = container_of(job, struct push_job, job)->partition;
+	struct push_job *push = container_of(job, struct push_job, job);
 
 	(void)store;
-	partition->pending--;
-	partition_undo_locked(partition);
+	for (unsigned i = 0; i < push->part_count; i++) {
+		push->parts[i].partition->pending--;
+		partition_undo_locked(push->parts[i].partition);
+	}
 }
 
 static void push_free(struct job *job)
 {
 	struct push_job *push = container_of(job, struct push_job, job);
 
-	if (push->partition)
-		store_put(&push->partition->item);
-	messages_free(&push->messages);
+	for (unsigned i = 0; i < push->part_count; i++) {
+		store_put(&push->parts[i].partition->item);
+		messages_free(&push->parts[i].messages);
+	}
+	store_put(push->letter_group);
 	free(push);
 }
 
@@ -231,11 +250,86 @@ static const struct job_type push_type = {
 	.free = push_free,
 };
 
-void store_push(struct item *queue, struct item *partition, struct messages *messages,
-		store_done done, void *arg)
+static struct push_job *push_new(unsigned parts, store_done done, void *arg)
+{
+	struct push_job *push = calloc(1, sizeof(*push) + parts * sizeof(*push->parts));
+
+	if (push)
+		push->job = (struct job){ .type = &push_type, .done = done, .arg = arg };
+	return push;
+}
+
+/* The next part goes to a partition of the queue, by name made if missing, or NULL name: to
+ * this one. Takes the messages; -errno and nothing is added. */
+static int part_add_locked(struct push_job *push, struct item *queue,
+			   struct item *partition, const char *name,
+			   struct messages *messages)
+{
+	int error = 0;
+
+	if (queue->state != ITEM_LIVE || (partition && partition->state == ITEM_DROPPED))
+		return -ESTALE;
+	if (partition)
+		store_get(partition);
+	else
+		partition = partition_or_unborn_locked(queue, name, &error);
+	if (error)
+		return error;
+	push->parts[push->part_count++] =
+		(struct push_part){ .partition = partition_of(partition),
+				    .messages = *messages };
+	partition_of(partition)->pending++;
+	*messages = (struct messages){ 0 };
+	return 0;
+}
+
+static void push_submit(struct store *store, struct push_job *push, int error)
+{
+	if (!error) {
+		commit_submit(store, &push->job);
+		return;
+	}
+	pthread_mutex_lock(&store->state);
+	push_undo_locked(store, &push->job);
+	pthread_mutex_unlock(&store->state);
+	commit_refuse(&push->job, error);
+}
+
+/* ---- dealing ---------------------------------------------------------------------------- */
+
+/* Every count-th message from the first-th on. */
+static int deal(const struct messages *all, uint64_t first, uint64_t count,
+		struct messages *dealt)
+{
+	struct messages some = { 0 };
+	size_t size = 0;
+	uint32_t number = 0;
+
+	for (uint64_t i = first; i < all->count; i += count, number++)
+		size += all->ends[i] - (i ? all->ends[i - 1] : 0);
+	some.data = malloc(size + 1);
+	some.ends = malloc((number + 1) * sizeof(*some.ends));
+	if (!some.data || !some.ends) {
+		messages_free(&some);
+		return -ENOMEM;
+	}
+	for (uint64_t i = first; i < all->count; i += count) {
+		uint32_t from = i ? all->ends[i - 1] : 0;
+		memcpy(some.data + some.size, all->data + from, all->ends[i] - from);
+		some.size += all->ends[i] - from;
+		some.ends[some.count++] = (uint32_t)some.size;
+	}
+	*dealt = some;
+	return 0;
+}
+
+/* Messages without a partition go in turn to partitions 0 .. spread - 1. */
+static void push_spread(struct item *queue, uint64_t spread, struct messages *messages,
+			store_done done, void *arg)
 {
 	struct store *store = queue->store;
-	struct push_job *push = calloc(1, sizeof(*push));
+	uint64_t parts = messages->count < spread ? messages->count : spread, turn;
+	struct push_job *push = push_new((unsigned)parts, done, arg);
 	int error = 0;
 
 	if (!push) {
@@ -243,24 +337,77 @@ void store_push(struct item *queue, struct item *partition, struct messages *mes
 		job_refuse(done, arg, -ENOMEM);
 		return;
 	}
-	push->job = (struct job){ .type = &push_type, .done = done, .arg = arg };
-	push->messages = *messages;
-	*messages = (struct messages){ 0 };
-
 	pthread_mutex_lock(&store->state);
-	if (queue->state != ITEM_LIVE || (partition && partition->state == ITEM_DROPPED))
-		error = -ESTALE;
-	else if (partition)
-		store_get(partition);
-	else
-		partition = partition_or_unborn_locked(queue, STORE_DEFAULT_NAME, &error);
-	if (!error) {
-		push->partition = partition_of(partition);
-		push->partition->pending++;
-	}
+	turn = queue_of(queue)->dealt;
+	queue_of(queue)->dealt += messages->count;
 	pthread_mutex_unlock(&store->state);
-	if (error)
-		commit_refuse(&push->job, error);
-	else
-		commit_submit(store, &push->job);
+	for (uint64_t i = 0; i < parts && !error; i++) {
+		struct messages some = *messages;
+		char name[24];
+		snprintf(name, sizeof(name), "%llu",
+			 (unsigned long long)((turn + i) % spread));
+		if (parts > 1)
+			error = deal(messages, i, spread, &some);
+		else
+			*messages = (struct messages){ 0 };
+		if (error)
+			break;
+		pthread_mutex_lock(&store->state);
+		error = part_add_locked(push, queue, NULL, name, &some);
+		pthread_mutex_unlock(&store->state);
+		messages_free(&some);
+	}
+	messages_free(messages);
+	push_submit(store, push, error);
+}
+
+void store_push(struct item *queue, struct item *partition, struct messages *messages,
+		store_done done, void *arg)
+{
+	struct store *store = queue->store;
+	struct push_job *push;
+	int64_t spread = 1;
+	int error;
+
+	if (!partition) {
+		pthread_mutex_lock(&store->state);
+		spread = queue_of(queue)->settings.values[SETTING_SPREAD].least;
+		pthread_mutex_unlock(&store->state);
+	}
+	if (spread > 1) {
+		push_spread(queue, (uint64_t)spread, messages, done, arg);
+		return;
+	}
+	push = push_new(1, done, arg);
+	if (!push) {
+		messages_free(messages);
+		job_refuse(done, arg, -ENOMEM);
+		return;
+	}
+	pthread_mutex_lock(&store->state);
+	error = part_add_locked(push, queue, partition, STORE_DEFAULT_NAME, messages);
+	pthread_mutex_unlock(&store->state);
+	messages_free(messages);
+	push_submit(store, push, error);
+}
+
+void push_letter(struct item *group, uint64_t letter, struct item *partition,
+		 const char *name, struct messages *messages, store_done done, void *arg)
+{
+	struct store *store = group->store;
+	struct push_job *push = push_new(1, done, arg);
+	int error;
+
+	if (!push) {
+		messages_free(messages);
+		job_refuse(done, arg, -ENOMEM);
+		return;
+	}
+	push->letter_group = store_get(group);
+	push->letter = letter;
+	pthread_mutex_lock(&store->state);
+	error = part_add_locked(push, group->parent, partition, name, messages);
+	pthread_mutex_unlock(&store->state);
+	messages_free(messages);
+	push_submit(store, push, error);
 }

@@ -35,6 +35,7 @@ static const char tables[] =
 	"  made_us INTEGER NOT NULL,"
 	"  next_offset INTEGER NOT NULL DEFAULT 0,"
 	"  next_position INTEGER NOT NULL DEFAULT 0,"
+	"  modified_us INTEGER NOT NULL,"
 	"  UNIQUE(queue, name)) STRICT;"
 	/* start_us: where the group starts in a partition it has not met. */
 	"CREATE TABLE groups("
@@ -48,7 +49,32 @@ static const char tables[] =
 	"  \"group\" INTEGER NOT NULL,"
 	"  partition INTEGER NOT NULL,"
 	"  committed INTEGER NOT NULL,"
+	"  delivered INTEGER NOT NULL," /* given to somebody up to here */
+	"  attempts INTEGER NOT NULL,"	/* deliveries of committed + 1 */
+	"  failures INTEGER NOT NULL,"
 	"  PRIMARY KEY(\"group\", partition)) STRICT, WITHOUT ROWID;"
+	/* What was written to config/; \"group\" 0: the queue's own. */
+	"CREATE TABLE settings("
+	"  queue INTEGER NOT NULL,"
+	"  \"group\" INTEGER NOT NULL,"
+	"  key TEXT NOT NULL,"
+	"  value TEXT NOT NULL,"
+	"  PRIMARY KEY(queue, \"group\", key)) STRICT, WITHOUT ROWID;"
+	/* Copies: a letter outlives the message and the partition that it came from. */
+	"CREATE TABLE letters("
+	"  id INTEGER PRIMARY KEY AUTOINCREMENT,"
+	"  \"group\" INTEGER NOT NULL,"
+	"  partition_id INTEGER NOT NULL,"
+	"  partition TEXT NOT NULL,"
+	"  \"offset\" INTEGER NOT NULL,"
+	"  error TEXT NOT NULL,"
+	"  attempts INTEGER NOT NULL,"
+	"  created_us INTEGER NOT NULL,"
+	"  failed_us INTEGER NOT NULL,"
+	"  data BLOB NOT NULL,"
+	"  UNIQUE(\"group\", partition_id, \"offset\")) STRICT;"
+	"CREATE INDEX letters_by_name ON letters(\"group\", partition, \"offset\");"
+	"CREATE INDEX letters_by_id ON letters(\"group\", id);"
 	/* One clustered table: a small commit writes one page. base, created_us and position
 	 * rise together, so every search is one ordered search on the key. A row must fit its
 	 * page, because SQLite would assemble a longer one for each comparison: what is longer
@@ -80,12 +106,19 @@ int schema_probe(const char *path, struct store_why *why)
 	enum { USER_VERSION = 60, APPLICATION_ID = 68, HEADER = 100 };
 	unsigned char head[HEADER];
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct stat st;
 	ssize_t got;
 
 	if (fd < 0 && errno == ENOENT)
 		return 0;
 	if (fd < 0)
 		return why_set(why, -errno, "cannot read it: %s", strerror(errno));
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+		close(fd);
+		return why_set(
+			why, -EMEDIUMTYPE,
+			"not a queenfs store but no regular file; it was left untouched");
+	}
 	got = read(fd, head, sizeof(head));
 	if (got < 0) {
 		int error = -errno;

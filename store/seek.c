@@ -242,6 +242,13 @@ static int resolve_queue(struct store *store, struct seek_job *job)
 	return error;
 }
 
+/* From here on an ack of an older lease is stale, also one of the same batch. */
+static void seeking_locked(struct seek_job *job, bool on)
+{
+	for (size_t i = 0; i < job->count; i++)
+		job->moves[i].cursor->seeking = on;
+}
+
 static int seek_apply(struct store *store, struct job *base)
 {
 	struct seek_job *job = container_of(base, struct seek_job, job);
@@ -266,7 +273,14 @@ static int seek_apply(struct store *store, struct job *base)
 						  : resolve_queue(store, job);
 	for (size_t i = 0; i < job->count && !error; i++)
 		error = cursor_write(store, job->moves[i].cursor,
-				     job->moves[i].committed);
+				     &(struct cursor_state){ job->moves[i].committed,
+							     job->moves[i].committed, 0,
+							     0 });
+	if (!error) {
+		pthread_mutex_lock(&store->state);
+		seeking_locked(job, true);
+		pthread_mutex_unlock(&store->state);
+	}
 	return error;
 }
 
@@ -277,6 +291,15 @@ static void seek_publish_locked(struct store *store, struct job *base)
 	(void)store;
 	for (size_t i = 0; i < job->count; i++)
 		cursor_move_locked(job->moves[i].cursor, job->moves[i].committed);
+}
+
+static void seek_undo_locked(struct store *store, struct job *base)
+{
+	struct seek_job *job = container_of(base, struct seek_job, job);
+
+	(void)store;
+	seeking_locked(job, false);
+	job->count = 0;
 }
 
 static void seek_job_free(struct job *base)
@@ -293,6 +316,7 @@ static void seek_job_free(struct job *base)
 static const struct job_type seek_type = {
 	.apply = seek_apply,
 	.publish_locked = seek_publish_locked,
+	.undo_locked = seek_undo_locked,
 	.free = seek_job_free,
 };
 

@@ -334,6 +334,11 @@ int store_segment(struct item *partition, int64_t base, struct segment_info *inf
 	return 0;
 }
 
+int store_segment_of(struct item *partition, int64_t offset, struct segment_info *info)
+{
+	return lookup(partition, STMT_SEGMENT_AT, offset, info);
+}
+
 int store_segment_next(struct item *partition, int64_t after, struct segment_info *info)
 {
 	return lookup(partition, STMT_SEGMENT_FROM, after + 1, info);
@@ -372,9 +377,17 @@ static int segment_of_position(struct store *store, struct partition *partition,
 	got = segment_search(conn, partition->item.id, now->first_offset,
 			     now->last_offset, BY_POSITION, (int64_t)position, &info);
 	db_read_end(store, conn);
-	if (got <= 0)
+	if (got <= 0 || info.position > position) /* one that follows: it has just gone */
 		return got < 0 ? got : -ENOENT;
 	return segment_load(store, partition, info.base_offset, out);
+}
+
+int segment_missing_locked(struct store *store, const struct partition *partition,
+			   int64_t offset)
+{
+	while (partition->removing)
+		pthread_cond_wait(&store->removed, &store->state);
+	return partition->first > offset ? 0 : -EIO;
 }
 
 ssize_t store_log_read(struct item *item, uint64_t position, _Atomic int64_t *hint,
@@ -396,8 +409,12 @@ ssize_t store_log_read(struct item *item, uint64_t position, _Atomic int64_t *hi
 		error = segment_of_position(item->store, partition, &now, position, *hint,
 					    &segment);
 		if (error == -ENOENT) { /* removed between looking and loading */
-			store_partition_info(item, &now);
-			error = position < now.first_position ? -ESTALE : -EIO;
+			pthread_mutex_lock(&item->store->state);
+			error = segment_missing_locked(item->store, partition,
+						       now.first_offset);
+			pthread_mutex_unlock(&item->store->state);
+			if (!error)
+				continue; /* and ESTALE if it was this part */
 		}
 		if (error)
 			break;
@@ -444,6 +461,9 @@ static int segment_drop_apply(struct store *store, struct job *job)
 	got = segment_at(writer, STMT_SEGMENT_AT, drop->item->id, drop->base, &info);
 	if (got <= 0)
 		return got < 0 ? got : -ENOENT;
+	pthread_mutex_lock(&store->state);
+	partition->removing = true; /* the row goes before `first` moves */
+	pthread_mutex_unlock(&store->state);
 	drop->next_offset = info.end_offset + 1;
 	drop->next_position = info.position + info.size;
 	for (int i = 0; i < 2; i++) {
@@ -457,6 +477,7 @@ static int segment_drop_apply(struct store *store, struct job *job)
 	bind_int(stmt, 1, (int64_t)drop->item->id);
 	bind_int(stmt, 2, drop->next_offset);
 	bind_int(stmt, 3, (int64_t)drop->next_position);
+	bind_int(stmt, 4, partition->modified_us);
 	conn_run(writer, stmt);
 	stmt = conn_stmt(writer, STMT_META_SET);
 	bind_text(stmt, 1, "newest_us");
@@ -465,12 +486,28 @@ static int segment_drop_apply(struct store *store, struct job *job)
 	return conn_run(writer, stmt);
 }
 
+static void removing_end_locked(struct store *store, struct partition *partition)
+{
+	if (!partition->removing)
+		return;
+	partition->removing = false;
+	pthread_cond_broadcast(&store->removed);
+}
+
+static void segment_drop_undo_locked(struct store *store, struct job *job)
+{
+	struct segment_drop_job *drop = container_of(job, struct segment_drop_job, job);
+
+	removing_end_locked(store, partition_of(drop->item));
+}
+
 static void segment_drop_publish_locked(struct store *store, struct job *job)
 {
 	struct segment_drop_job *drop = container_of(job, struct segment_drop_job, job);
 	struct partition *partition = partition_of(drop->item);
 	struct segment *cached = cached_locked(store, drop->item->id, drop->base);
 
+	removing_end_locked(store, partition);
 	partition->first = drop->next_offset;
 	partition->first_position = drop->next_position;
 	if (cached)
@@ -490,6 +527,7 @@ static const struct job_type segment_drop_type = {
 	.alone = true,
 	.apply = segment_drop_apply,
 	.publish_locked = segment_drop_publish_locked,
+	.undo_locked = segment_drop_undo_locked,
 	.free = segment_drop_free,
 };
 

@@ -24,15 +24,15 @@ static const char *const texts[STMT_COUNT] = {
 	[STMT_QUEUE_ACCESS] = "UPDATE queues SET access = ?2 WHERE id = ?1",
 
 	[STMT_PARTITION_ALL] = "SELECT id, name, access, queue, made_us, next_offset, "
-			       "next_position FROM partitions ORDER BY id",
-	[STMT_PARTITION_INSERT] = "INSERT INTO partitions(name, access, queue, made_us) "
-				  "VALUES(?1, ?2, ?3, ?4)",
+			       "next_position, modified_us FROM partitions ORDER BY id",
+	[STMT_PARTITION_INSERT] = "INSERT INTO partitions(name, access, queue, made_us, "
+				  "modified_us) VALUES(?1, ?2, ?3, ?4, ?4)",
 	[STMT_PARTITION_DELETE] = "DELETE FROM partitions WHERE id = ?1",
 	[STMT_PARTITION_ACCESS] = "UPDATE partitions SET access = ?2 WHERE id = ?1",
 	[STMT_PARTITION_NEXT] = "UPDATE partitions SET next_offset = ?2, next_position = "
-				"?3 WHERE id = ?1",
-	[STMT_PARTITION_CURSORS_DELETE] = "DELETE FROM cursors WHERE \"group\" = ?1 "
-					  "AND partition = ?2",
+				"?3, modified_us = ?4 WHERE id = ?1",
+	[STMT_PARTITION_CURSORS_DELETE] = "DELETE FROM cursors WHERE partition = ?1 "
+					  "AND \"group\" = ?2",
 
 	[STMT_GROUP_ALL] =
 		"SELECT id, name, access, queue, start_us FROM groups ORDER BY id",
@@ -43,10 +43,15 @@ static const char *const texts[STMT_COUNT] = {
 	[STMT_GROUP_CURSORS_DELETE] = "DELETE FROM cursors WHERE \"group\" = ?1",
 	[STMT_GROUPS_OF_QUEUE_DELETE] = "DELETE FROM groups WHERE queue = ?1",
 
-	[STMT_CURSOR_ALL] = "SELECT \"group\", partition, committed FROM cursors",
+	[STMT_CURSOR_ALL] =
+		"SELECT \"group\", partition, committed, delivered, attempts, "
+		"failures FROM cursors",
 	[STMT_CURSOR_SET] =
-		"INSERT INTO cursors(\"group\", partition, committed) VALUES(?1, ?2, ?3) "
-		"ON CONFLICT DO UPDATE SET committed = excluded.committed",
+		"INSERT INTO cursors(\"group\", partition, committed, delivered, "
+		"attempts, "
+		"failures) VALUES(?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO UPDATE SET "
+		"committed = excluded.committed, delivered = excluded.delivered, "
+		"attempts = excluded.attempts, failures = excluded.failures",
 
 	[STMT_SEGMENT_INSERT] = "INSERT INTO segments(partition, base, last, created_us, "
 				"position, size, body, "
@@ -70,6 +75,34 @@ static const char *const texts[STMT_COUNT] = {
 	"LEFT JOIN bodies AS b ON b.id = body WHERE partition = ?1 AND base >= "
 	"(SELECT base FROM segments WHERE partition = ?1 AND base <= ?2 "
 	"ORDER BY base DESC LIMIT 1) ORDER BY base",
+	[STMT_SETTING_ALL] = "SELECT queue, \"group\", key, value FROM settings",
+	[STMT_SETTING_SET] = "INSERT INTO settings(queue, \"group\", key, value) "
+			     "VALUES(?1, ?2, ?3, ?4) ON CONFLICT DO UPDATE SET "
+			     "value = excluded.value",
+	[STMT_SETTING_DELETE] =
+		"DELETE FROM settings WHERE queue = ?1 AND \"group\" = ?2 AND key = ?3",
+	[STMT_QUEUE_SETTINGS_DELETE] = "DELETE FROM settings WHERE queue = ?1",
+	[STMT_GROUP_SETTINGS_DELETE] = "DELETE FROM settings WHERE \"group\" = ?1",
+
+	[STMT_LETTER_INSERT] =
+		"INSERT INTO letters(\"group\", partition_id, partition, \"offset\", "
+		"error, "
+		"attempts, created_us, failed_us, data) "
+		"VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO UPDATE SET "
+		"error = excluded.error, attempts = excluded.attempts, "
+		"failed_us = excluded.failed_us",
+#define LETTER_COLUMNS                                                               \
+	"SELECT id, partition, \"offset\", error, attempts, created_us, failed_us, " \
+	"length(data), partition_id FROM letters WHERE \"group\" = ?1 "
+	[STMT_LETTER_FIND] = LETTER_COLUMNS "AND partition = ?2 AND \"offset\" = ?3 "
+					    "ORDER BY id DESC LIMIT 1",
+	[STMT_LETTER_NEXT] = LETTER_COLUMNS "AND id > ?2 ORDER BY id LIMIT 1",
+	[STMT_LETTER_BY_ID] = LETTER_COLUMNS "AND id = ?2",
+	[STMT_LETTER_DATA] = "SELECT data FROM letters WHERE \"group\" = ?1 AND id = ?2",
+	[STMT_LETTER_DELETE] = "DELETE FROM letters WHERE \"group\" = ?1 AND id = ?2",
+	[STMT_LETTERS_OF_GROUP] = "SELECT 1 FROM letters WHERE \"group\" = ?1 LIMIT 1",
+	[STMT_LETTERS_OF_QUEUE] = "SELECT 1 FROM letters WHERE \"group\" IN "
+				  "(SELECT id FROM groups WHERE queue = ?1) LIMIT 1",
 	[STMT_FREE_PAGES] = "SELECT freelist_count, page_count "
 			    "FROM pragma_freelist_count, pragma_page_count",
 };

@@ -205,6 +205,7 @@ static int locks_init(struct store *store)
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&store->timer_wake, &monotonic);
 	pthread_condattr_destroy(&monotonic);
+	pthread_cond_init(&store->removed, NULL);
 	pthread_mutex_init(&store->state, NULL);
 	pthread_mutex_init(&store->pool_lock, NULL);
 	return 0;
@@ -227,6 +228,9 @@ int store_open(const struct store_options *options, struct store **out,
 		(struct access){ geteuid(), getegid(), 0755 };
 	TAILQ_INIT(&store->dirty);
 	TAILQ_INIT(&store->cache.lru);
+	TAILQ_INIT(&store->alarms);
+	TAILQ_INIT(&store->woken);
+	settings_init(&store->defaults);
 	why_set(why, 0, "%s", "");
 	locks_init(store);
 	store->path = strdup(options->path);
@@ -270,6 +274,7 @@ void store_close(struct store *store)
 	if (store->lock_fd >= 0)
 		close(store->lock_fd);
 	pthread_cond_destroy(&store->timer_wake);
+	pthread_cond_destroy(&store->removed);
 	pthread_mutex_destroy(&store->state);
 	pthread_mutex_destroy(&store->pool_lock);
 	pthread_rwlock_destroy(&store->gate);

@@ -130,8 +130,9 @@ void store_make(struct store *store, struct item *parent, enum item_kind kind,
  * somebody reads below it. Groups and settings of a queue go with it. Section 1. */
 void store_drop(struct item *item, store_done done, void *arg);
 
-struct item *store_get(struct item *item);  /* one more reference */
-void store_put(struct item *item);	    /* NULL is fine */
+struct item *store_get(struct item *item); /* one more reference */
+void store_put(struct item *item);	   /* NULL is fine */
+struct store *store_of(const struct item *item);
 uint64_t store_id(const struct item *item); /* never used again, unique among its kind */
 const char *store_name(const struct item *item); /* lives as long as the item */
 bool store_dropped(const struct item *item);
@@ -172,7 +173,7 @@ struct partition_info {
 	int64_t last_offset;	 /* -1: nothing was ever pushed */
 	uint64_t first_position; /* byte position of first_offset since the beginning */
 	uint64_t end_position;	 /* byte position just past last_offset */
-	int64_t modified_us;	 /* the last commit; when empty, the making */
+	int64_t modified_us;	 /* the last commit; before the first, the making */
 	int64_t made_us;
 };
 void store_partition_info(struct item *partition, struct partition_info *info);
@@ -186,6 +187,9 @@ struct segment_info {
 /* The segment that starts exactly at base: ENOENT, EIO. */
 int store_segment(struct item *partition, int64_t base, struct segment_info *info);
 
+/* The segment that holds an offset: ENOENT, EIO. */
+int store_segment_of(struct item *partition, int64_t offset, struct segment_info *info);
+
 /* The segment with the smallest base above `after` (-1: the oldest): ENOENT, EIO. */
 int store_segment_next(struct item *partition, int64_t after, struct segment_info *info);
 
@@ -198,26 +202,152 @@ ssize_t store_log_read(struct item *partition, uint64_t position, _Atomic int64_
 /* Removes the oldest segment. EBUSY: base is not the oldest. ENOENT. */
 void store_segment_drop(struct item *partition, int64_t base, store_done done, void *arg);
 
-/* ---- groups: reading and seeking (sections 4, 5, 6) ----------------------------- */
+/* ---- settings (section 12) ------------------------------------------------------- */
+
+enum setting {
+	SETTING_SPREAD,
+	SETTING_BATCH,
+	SETTING_PREFETCH,
+	SETTING_LEASE_SECONDS,
+	SETTING_RETRY_LIMIT,
+	SETTING_MAX_DELIVERIES,
+	SETTING_RETRY_DELAY_SECONDS,
+	SETTING_COUNT
+};
+const char *setting_name(enum setting setting);
+bool setting_of_group(enum setting setting); /* may a group override the queue's? */
+/* 0 and the setting with this name, or -ENOENT. */
+int setting_find(const char *name, enum setting *setting);
+/* May a setting read this? 0 or EINVAL, and why says what is allowed. Pure. */
+int setting_check(enum setting setting, const char *text, struct store_why *why);
+
+#define SETTING_TEXT_SIZE 64
+/* As it is in force: a group shows its queue's value where it has none of its own. */
+void store_setting(struct item *item, enum setting setting, char text[SETTING_TEXT_SIZE]);
+/* Sets it for a queue or a group; "default" returns to what would be without. Counts from
+ * the next claim or write. EINVAL, ESTALE, ENOSPC, EIO. text is borrowed. */
+void store_setting_set(struct item *item, enum setting setting, const char *text,
+		       store_done done, void *arg);
+/* What queues get that are made from now on; not durable. EINVAL. */
+int store_setting_default(struct store *store, enum setting setting, const char *text,
+			  struct store_why *why);
+
+/* ---- groups: reading (section 4) -------------------------------------------------- */
+
+enum {
+	READER_FOLLOW = 1, /* waits for messages, and acks by reading on */
+	READER_LEASED = 2, /* acks by store_ack() only */
+};
+
+/* Who reads, for `members`. */
+struct reader_who {
+	pid_t pid;
+	uid_t uid;
+};
 
 /*
  * Opens a reader of a group, over one partition or (NULL) all of its queue in turn. The
- * reader is the lease: what it began and did not finish goes back when it closes. ESTALE.
+ * reader is the lease: what it was given and did not ack goes back when it closes. ESTALE.
  */
-int store_reader_open(struct item *group, struct item *partition, struct reader **reader);
+int store_reader_open(struct item *group, struct item *partition, unsigned flags,
+		      const struct reader_who *who, struct reader **reader);
 void store_reader_close(struct reader *reader);
 
 /*
- * A pop: the next bytes for this reader, whole messages while one fits, a longer one in
- * pieces. 0 is the end of this pop (its batch is done or nothing waits); the call after
- * that starts another. A message counts as consumed once its last byte was returned,
- * unless its lease was lost to a seek meanwhile. Errors: ESTALE, EIO.
+ * The next bytes for this reader, whole messages while one fits, a longer one in pieces.
+ * Without READER_FOLLOW 0 is the end of a pop: its batch was given or nothing waits; the
+ * call after that starts another.
+ *   neither       a message is acked once its last byte was returned
+ *   FOLLOW        the call acks all that was returned before
+ *   LEASED        up to a batch; then 0, with FOLLOW EBUSY, until it is acked
+ * EAGAIN: nothing now; store_wait() tells when. A message that was begun is finished even if
+ * its lease is lost meanwhile; that acks nothing. ESTALE, EIO, ENOMEM.
  */
 ssize_t store_read(struct reader *reader, char *buffer, size_t size);
 
-/* The last store_read() never reached anybody: what it consumed is unread again, unless
- * somebody else went on from there. */
+/* The last store_read() never reached anybody: what it acked by itself is unread again,
+ * unless somebody else went on from there. A piece of a message that was begun stays lost
+ * to this reader; the message comes back whole when it closes. */
 void store_unread(struct reader *reader);
+
+/*
+ * After EAGAIN: 0, and wake(arg) will be called once, from any thread and with no lock
+ * held, when a read may find something; or 1: try again now. One wait at a time.
+ */
+typedef void (*store_wake)(void *arg);
+int store_wait(struct reader *reader, store_wake wake, void *arg);
+/* Ends a wait: true, and wake will not be called; false, it was or is being called. */
+bool store_wait_cancel(struct reader *reader);
+/* Would a read return without waiting? If not, and watch is not NULL, watch(arg) will be
+ * called once when it may; a later call replaces it, NULL ends it. */
+bool store_readable(struct reader *reader, store_wake watch, void *arg);
+
+enum ack_verb { ACK, ACK_TO, ACK_RETRY, ACK_FAIL, ACK_DLQ };
+/*
+ * What a LEASED reader says of its span. why (may be NULL, borrowed) is kept with a dead
+ * letter. EINVAL nothing was returned, ERANGE offset was not returned yet, ESTALE the lease
+ * was lost, ENOSPC, EIO. Section 4, Verbs.
+ */
+void store_ack(struct reader *reader, enum ack_verb verb, int64_t offset, const char *why,
+	       store_done done, void *arg);
+/* The lease ends that many seconds from now. EINVAL no lease, ESTALE it was lost. */
+int store_extend(struct reader *reader, int64_t seconds);
+
+struct member {
+	struct reader_who who;
+	unsigned flags;
+	bool whole_queue;	/* not of one partition alone */
+	struct item *partition; /* of its lease, a reference of the caller's; or NULL */
+	int64_t from, to;	/* offsets of the lease */
+	int64_t lease_us;	/* microseconds left, INT64_MAX without end */
+};
+/* A row per lease, or per reader without one. The caller puts partitions, frees rows. */
+int store_members(struct item *group, struct member **rows, size_t *count);
+
+struct cursor_info {
+	int64_t committed, last_offset;
+	int64_t oldest_us; /* created_at of the oldest unread message, 0: none */
+	bool leased;
+	struct reader_who holder;
+	int64_t lease_us;
+	unsigned attempts, failures;
+	/* Since the mount: messages given first and again, given up, removed unread. */
+	uint64_t delivered, redelivered, dead, skipped;
+};
+/* How far a group is in a partition. ESTALE, EIO. */
+int store_cursor_info(struct item *group, struct item *partition,
+		      struct cursor_info *info);
+
+struct group_info {
+	unsigned readers, waiting;
+};
+void store_group_info(struct item *group, struct group_info *info);
+
+/* ---- dead letters (section 9) ------------------------------------------------------ */
+
+struct letter_info {
+	uint64_t id;	 /* rises with the time of failing */
+	char *partition; /* the name it had, the caller frees it */
+	uint64_t partition_number;
+	int64_t offset, created_us, failed_us;
+	unsigned attempts;
+	size_t size;
+	char error[200];
+};
+/* A dead letter of a group by partition name and offset, or the next by id: ENOENT, EIO. */
+int store_letter(struct item *group, const char *partition, int64_t offset,
+		 struct letter_info *info);
+int store_letter_next(struct item *group, uint64_t after, struct letter_info *info);
+/* Copies its payload from a position on. */
+ssize_t store_letter_read(struct item *group, uint64_t id, uint64_t position,
+			  char *buffer, size_t size);
+void store_letter_drop(struct item *group, uint64_t id, store_done done, void *arg);
+/* Pushes it again (partition NULL: to the one it came from, made if missing) and drops it,
+ * in one transaction. ENOENT, ESTALE, ENOSPC, EIO. */
+void store_letter_push(struct item *group, uint64_t id, struct item *partition,
+		       store_done done, void *arg);
+
+/* ---- seeking (sections 5, 6) ------------------------------------------------------- */
 
 /* Where the group stands in a partition: the last consumed offset, never below the oldest
  * retained less one; where it will start if it has not met it. ESTALE. Section 5. */
@@ -255,7 +385,7 @@ int store_seek_check(struct item *group, const struct seek_row *row,
 
 /*
  * Moves a group in one partition or (NULL) in all of its queue, in one transaction: sets
- * committed, ends leases, resets attempts, makes the cursor if there was none, and shows
+ * committed, ends leases, resets attempts and delays, makes the cursor if there was none, and shows
  * the partition to waiting readers. Takes the rows of `seek`. ENOENT: the queue has no
  * partitions, or a row names an unknown one. ERANGE, ESTALE, ENOSPC, EIO.
  */

@@ -67,6 +67,19 @@ enum stmt {
 	STMT_SEGMENT_AT,
 	STMT_SEGMENT_FROM,
 	STMT_SEGMENT_RUN,
+	STMT_SETTING_ALL,
+	STMT_SETTING_SET,
+	STMT_SETTING_DELETE,
+	STMT_QUEUE_SETTINGS_DELETE,
+	STMT_GROUP_SETTINGS_DELETE,
+	STMT_LETTER_INSERT,
+	STMT_LETTER_FIND,
+	STMT_LETTER_NEXT,
+	STMT_LETTER_BY_ID,
+	STMT_LETTER_DATA,
+	STMT_LETTER_DELETE,
+	STMT_LETTERS_OF_GROUP,
+	STMT_LETTERS_OF_QUEUE,
 	STMT_FREE_PAGES,
 	STMT_COUNT
 };
@@ -173,6 +186,8 @@ void names_free(struct names *names);
 
 struct names *item_names(struct store *store, struct item *parent, enum item_kind kind);
 unsigned item_dirs(enum item_kind kind);
+/* While loading: a queue, or with group_id not 0 its group; borrowed, NULL if missing. */
+struct item *item_by_ids(struct store *store, uint64_t queue_id, uint64_t group_id);
 struct item *item_new(struct store *store, struct item *parent, enum item_kind kind,
 		      const char *name, const struct access *access);
 void access_text(const struct access *access, unsigned count, char *text, size_t size);
@@ -180,11 +195,34 @@ void access_text(const struct access *access, unsigned count, char *text, size_t
 int items_load(struct store *store);
 void items_free(struct store *store);
 
+struct group;
+
+/* ---- settings.c ------------------------------------------------------------------- */
+
+/* A value is a count, seconds or (retry_delay_seconds) a least and a greatest number. */
+struct setting_value {
+	int64_t least, greatest;
+};
+struct settings {
+	struct setting_value values[SETTING_COUNT];
+	bool set[SETTING_COUNT];
+};
+void settings_init(struct settings *settings); /* the defaults of the program */
+/* In force for a group. */
+const struct setting_value *setting_locked(const struct group *group,
+					   enum setting setting);
+int settings_load(struct store *store);
+int settings_write(struct store *store, const struct item *queue); /* of a new queue */
+
 /* ---- queue.c, partition.c, group.c: what is held in memory for each ---------------- */
+
+TAILQ_HEAD(reader_list, reader);
 
 struct queue {
 	struct item item;
 	struct access access[QUEUE_DIRS];
+	struct settings settings;
+	uint64_t dealt; /* for spread: messages pushed without a partition */
 	struct names partitions, groups;
 	uint32_t slots; /* slots given out: a partition's place in each group's cursors */
 	uint32_t *free_slots; /* those of dropped partitions; has room for all */
@@ -196,30 +234,47 @@ struct partition {
 	struct access access[PARTITION_DIRS];
 	uint32_t slot;
 	bool prepared;	  /* being born: has its slot and cursors */
+	bool removing;	  /* the removal of its oldest segment is being committed */
 	unsigned readers; /* open readers of this partition alone */
 	int64_t first, last;
 	uint64_t first_position, end_position;
 	int64_t modified_us, made_us;
 	/* The committing role's, while a batch is built; pending counts queued pushes. */
 	struct partition *batch_next;
-	struct push_job *pushes, **pushes_end;
+	struct push_part *pushes, **pushes_end;
 	int64_t batch_last, batch_created_us;
 	uint64_t batch_end_position;
 	unsigned pending;
 };
 
-/* A group's place in one partition. There is one per pair from birth to drop. */
+/*
+ * A group's place in one partition. There is one per pair from birth to drop. Its states
+ * are drawn at the head of claim.c.
+ */
 struct cursor {
 	struct group *group;
 	struct partition *partition;
 	int64_t committed; /* see cursor_committed_locked(): retention may be past it */
-	uint32_t epoch;	   /* raised by a seek: an ack from an older one is refused */
-	uint32_t pins; /* readers that point here: a dropped partition waits for them */
-	struct reader *holder; /* who has the lease, or NULL */
-	int64_t hint;	       /* base of the segment last read */
-	bool ready;	       /* in the group's ready list */
-	bool dirty;	       /* in the store's list of cursors to be committed */
-	TAILQ_ENTRY(cursor) ready_entry, dirty_entry;
+	/* Up to here messages have been given to somebody. Past committed they came back, or
+	 * are leased; what came back is given one at a time. */
+	int64_t delivered;
+	unsigned attempts; /* deliveries of committed + 1 */
+	unsigned failures; /* of committed + 1, by `fail` */
+	uint32_t epoch;	   /* one per lease: an ack from an older one is refused */
+	uint32_t pins;	   /* spans that point here: a dropped partition waits for them */
+	bool held;	   /* leased, under epoch */
+	bool overdue;	   /* held, and may be taken */
+	bool delayed;	   /* not before its alarm */
+	bool seeking;	   /* a seek is being committed */
+	bool busy;	   /* its head is being dead-lettered: no claim until it is */
+	int64_t alarm_us; /* monotonic; when overdue is set or delayed ends, 0: no alarm */
+	int64_t hint;	  /* base of the segment last read */
+	bool ready;	  /* in the group's ready list */
+	bool dirty;	  /* in the store's list of cursors to be committed */
+	uint64_t delivered_count, redelivered_count, dead_count, skipped_count;
+	TAILQ_ENTRY(cursor) ready_entry, dirty_entry, alarm_entry;
+	struct reader_list
+		waiting; /* readers of this partition alone, first come first */
 };
 TAILQ_HEAD(cursor_list, cursor);
 #define CURSOR_DELAY_US 50000 /* what is consumed is committed within 100 ms */
@@ -227,11 +282,17 @@ TAILQ_HEAD(cursor_list, cursor);
 struct group {
 	struct item item;
 	struct access access[GROUP_DIRS];
-	struct cursor **cursors; /* by slot */
+	struct settings settings; /* its overrides */
+	struct cursor **cursors;  /* by slot */
 	uint32_t room;
-	unsigned readers;	  /* open readers */
-	struct cursor_list ready; /* partitions with messages and no lease, in turn */
-	int64_t start_us;	  /* where it starts in a partition; INT64_MIN: all */
+	struct reader_list readers; /* open readers */
+	unsigned reader_count;
+	struct reader_list waiting; /* readers of the whole queue that wait */
+	unsigned waiting_count;	    /* also those of one partition */
+	struct cursor_list ready;   /* partitions with messages to claim, in turn */
+	int64_t start_us;	    /* where it starts in a partition; INT64_MIN: all */
+	unsigned watch_count;	    /* readers with a watch */
+	unsigned dying;		    /* busy cursors */
 };
 
 int partition_load(struct partition *partition, sqlite3_stmt *row);
@@ -251,16 +312,30 @@ void partition_gone_locked(struct partition *partition); /* its cursors and slot
 
 int group_insert(struct store *store, struct group *group);
 void group_born_locked(struct group *group);
+void group_init(struct group *group);
 void group_clear(struct group *group); /* frees its cursors */
 int cursor_make_locked(struct group *group, struct partition *partition);
 void cursor_free_locked(struct group *group, struct partition *partition);
 struct cursor *cursor_locked(struct group *group, struct partition *partition);
 int64_t cursor_committed_locked(const struct cursor *cursor);
-void cursor_ready_locked(struct cursor *cursor); /* puts it in or out of the ready list */
+/* Puts it in or out of the ready list; true if it became ready. */
+bool cursor_ready_locked(struct cursor *cursor);
 void cursor_dirty_locked(struct cursor *cursor); /* to be committed soon */
 void cursor_move_locked(struct cursor *cursor,
 			int64_t committed); /* a seek was committed */
-int cursor_write(struct store *store, const struct cursor *cursor, int64_t committed);
+/* Nobody holds it any more; pause: what came back waits for retry_delay. */
+void cursor_free_lease_locked(struct cursor *cursor, bool pause);
+/* What of a cursor is durable. */
+struct cursor_state {
+	int64_t committed, delivered;
+	unsigned attempts, failures;
+};
+struct cursor_state cursor_state_locked(const struct cursor *cursor);
+/* committed moves up to offset: what was counted of the message before ends. */
+void cursor_pass(struct cursor_state *state, int64_t offset);
+void cursor_set_locked(struct cursor *cursor, const struct cursor_state *state);
+int cursor_write(struct store *store, const struct cursor *cursor,
+		 const struct cursor_state *state);
 void partition_wake_locked(struct partition *partition); /* it grew */
 
 /* ---- segment.c: a segment's bytes and index --------------------------------------- */
@@ -299,6 +374,10 @@ struct segment *cache_find_locked(struct store *store, struct partition *partiti
  * follow. ENOENT, EIO, ENOMEM. */
 int segment_load(struct store *store, struct partition *partition, int64_t offset,
 		 struct segment **segment);
+/* A segment that should be there is not: waits for a removal under way; 0, the oldest has
+ * moved past offset, or -EIO, the store is damaged. */
+int segment_missing_locked(struct store *store, const struct partition *partition,
+			   int64_t offset);
 /* Bytes [*from, *to) of message `offset`. */
 void segment_message(const struct segment *segment, int64_t offset, uint32_t *from,
 		     uint32_t *to);
@@ -309,6 +388,87 @@ enum segment_key { BY_TIME, BY_POSITION };
 int segment_search(struct conn *conn, uint64_t partition, int64_t low, int64_t high,
 		   enum segment_key key, int64_t value, struct segment_info *info);
 void segment_info_columns(sqlite3_stmt *stmt, struct segment_info *info);
+
+/* ---- wait.c: readers that wait meet messages that arrive -------------------------- */
+
+/* Sets the time at which a cursor becomes overdue or its delay ends; 0: none. */
+void alarm_set_locked(struct store *store, struct cursor *cursor, int64_t at_us);
+void alarms_ring_locked(struct store *store); /* those that are due */
+/* This cursor can be claimed: one who waits for it is to be woken. */
+void wait_ready_locked(struct cursor *cursor);
+/* A woken reader may have left something: the next who waits. */
+void wait_next_locked(struct group *group);
+void wait_wake_locked(struct reader *reader); /* if it waits */
+void wait_all_locked(struct group *group);
+void wait_forget_locked(struct reader *reader); /* it closes */
+/* Calls those that are to be woken; after `state` was given up, by whoever may have made
+ * something ready. */
+void wait_run(struct store *store);
+void timer_at_locked(struct store *store,
+		     int64_t at_us); /* the timer thread looks then */
+
+/* ---- claim.c: readers -------------------------------------------------------------- */
+
+/* One lease of a reader. */
+struct span {
+	struct cursor *cursor; /* pinned */
+	uint32_t epoch;	       /* of the cursor when it was claimed */
+	int64_t next;	       /* the first that was not returned to its last byte */
+	int64_t end;	       /* the last that may be returned */
+	bool single;	       /* one that came back: given alone */
+	bool recorded;	       /* LEASED: its attempt is committed */
+	TAILQ_ENTRY(span) entry;
+};
+
+struct reader {
+	struct store *store;
+	struct item *group;	/* a reference */
+	struct item *partition; /* a reference, or NULL: all of the queue */
+	unsigned flags;
+	struct reader_who who;
+	TAILQ_ENTRY(reader) group_entry;
+	TAILQ_HEAD(span_list, span) spans; /* the last one is being read */
+	int64_t given; /* messages begun since the last ack or the pop's beginning */
+	bool ended;    /* the next read answers the end of this pop */
+	/* The message that was begun, or segment is NULL; its span may be lost. */
+	struct segment *segment;
+	struct span *begun;
+	int64_t offset;
+	uint32_t at, to; /* the bytes of it that are left */
+	/* For store_unread(). */
+	struct item *undo_partition; /* a reference, or NULL */
+	uint32_t undo_epoch;
+	struct cursor_state undo_from;
+	int64_t undo_to;
+	/* For store_wait() and store_readable(). */
+	store_wake wake, watch;
+	void *wake_arg, *watch_arg;
+	enum { WAIT_NOT, WAIT_LISTED, WAIT_WOKEN } wait;
+	TAILQ_ENTRY(reader) wait_entry; /* of its cursor or group, or the store's woken */
+	/* LEASED: the job that records its span, or what became of it. */
+	struct lease_job *recording;
+	int record_error;
+};
+
+bool span_live_locked(const struct span *span);
+void span_release_locked(struct reader *reader, struct span *span, bool pause);
+bool reader_ready_locked(struct reader *reader);
+
+/* ---- dlq.c --------------------------------------------------------------------------- */
+
+/* In a transaction: keeps a copy of a message as a dead letter. */
+int letter_write(struct store *store, const struct cursor *cursor, int64_t offset,
+		 unsigned attempts, const char *error);
+/* In a transaction: 0, or ENOENT when it is gone already. */
+int letter_delete(struct store *store, const struct item *group, uint64_t id);
+
+/* ---- ack.c ----------------------------------------------------------------------------- */
+
+/* Both give up `state` while they commit, and take it again. */
+int lease_record_locked(struct reader *reader); /* its span, before it is returned */
+/* The head of a cursor that was delivered too often becomes a dead letter. */
+int lease_dead_locked(struct reader *reader, struct cursor *cursor);
+void lease_forget_locked(struct reader *reader); /* it closes */
 
 /* ---- commit.c: the one place that writes ------------------------------------------ */
 
@@ -323,6 +483,7 @@ struct job;
 struct job_type {
 	bool alone; /* changes what exists: a transaction of its own */
 	bool push;  /* answers ENOSPC while the reserve is gone */
+	bool lazy;  /* need not be on the disk when it is answered */
 	int (*apply)(struct store *store, struct job *job);
 	void (*publish_locked)(struct store *store, struct job *job);
 	void (*undo_locked)(struct store *store, struct job *job);
@@ -351,12 +512,24 @@ void timer_stop(struct store *store);
 
 /* ---- push.c ------------------------------------------------------------------------ */
 
-struct push_job {
-	struct job job;
+/* What a push adds to one partition. */
+struct push_part {
 	struct partition *partition; /* a reference */
 	struct messages messages;
-	struct push_job *next; /* of the same partition, in this batch */
+	struct push_part *next; /* of the same partition, in this batch */
 };
+struct push_job {
+	struct job job;
+	struct item
+		*letter_group; /* a reference: the dead letter that this pushes again */
+	uint64_t letter;
+	unsigned part_count;
+	struct push_part parts[];
+};
+/* One message of a group's dead letter, which is dropped in the same transaction. name is
+ * the partition's if partition is NULL. Takes the messages. */
+void push_letter(struct item *group, uint64_t letter, struct item *partition,
+		 const char *name, struct messages *messages, store_done done, void *arg);
 /* The committing role: writes the segments of this batch; then exactly one of the others. */
 void push_write_segments(struct store *store, struct segment_list *made);
 void push_publish_segments_locked(struct store *store, struct segment_list *made);
@@ -379,10 +552,15 @@ struct store {
 	struct job *jobs, **jobs_end;
 	bool committing;
 	struct cursor_list dirty;
-	bool shrinking; /* free pages wait to be given back */
+	struct cursor_list alarms; /* by alarm_us */
+	struct reader_list woken;  /* to be called by wait_run() */
+	struct settings defaults;  /* of new queues */
+	bool shrinking;		   /* free pages wait to be given back */
 	bool stopping;
 	pthread_cond_t timer_wake;
-	int64_t dirty_due_us; /* monotonic */
+	pthread_cond_t removed; /* partition.removing has ended */
+	int64_t dirty_due_us;	/* monotonic */
+	int64_t timer_until_us; /* when the timer thread looks again */
 	pthread_t timer;
 	bool timer_running;
 

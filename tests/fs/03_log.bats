@@ -56,18 +56,19 @@ pread() {
 		cmp - <(dd if="$all" bs=1 skip=100000 count=300 status=none)
 }
 
-@test "mmap works" {
+@test "a segment can be mapped, and the log privately" {
 	command -v python3 >/dev/null || skip "no python3"
 	start
 	mkdir "$Q"
-	seq 30000 >"$Q/push"
+	seq 30000 | dd bs=256K iflag=fullblock status=none >"$Q/push"
 	python3 -c '
 import mmap, sys
-with open(sys.argv[1], "rb") as log:
-    m = mmap.mmap(log.fileno(), 0, access=mmap.ACCESS_READ)
-    assert m[:] == b"".join(b"%d\n" % n for n in range(1, 30001))
-    assert m.rfind(b"\n29999\n") > 0
-' "$P/log"
+for path, access in (sys.argv[1], mmap.ACCESS_COPY), (sys.argv[2], mmap.ACCESS_READ):
+    with open(path, "rb") as file:
+        m = mmap.mmap(file.fileno(), 0, access=access)
+        assert m[:] == b"".join(b"%d\n" % n for n in range(1, 30001))
+        assert m.rfind(b"\n29999\n") > 0
+' "$P/log" "$P/segments/00000000000000000000"
 }
 
 @test "the log of an empty partition is empty" {

@@ -228,15 +228,6 @@ readers() {
 	pops "$G/pop" one
 }
 
-@test "read-write opens of pop: EACCES, until leases are made" {
-	start
-	queue
-	push "$Q" one
-	is "$(sys open "$G/pop" O_RDWR)" EACCES
-	errors_has 'groups/g/pop: EACCES: .'
-	pops "$G/pop" one
-}
-
 @test "pop is not seekable and has no size" {
 	start
 	queue

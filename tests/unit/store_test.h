@@ -57,6 +57,8 @@ static struct {
 	} hold;
 } test;
 
+static const struct reader_who test_who = { 1, 0 };
+
 /* ---- verbs that are answered ------------------------------------------------------- */
 
 struct answer {
@@ -263,7 +265,8 @@ static inline struct reader *opened(struct item *group, struct item *partition)
 	while (i < COUNT(test.readers) && test.readers[i])
 		i++;
 	assert_true(i < COUNT(test.readers));
-	assert_int_equal(store_reader_open(group, partition, &test.readers[i]), 0);
+	assert_int_equal(
+		store_reader_open(group, partition, 0, &test_who, &test.readers[i]), 0);
 	return test.readers[i];
 }
 

@@ -201,11 +201,13 @@ static void stale_expect(struct item *queue, struct item *partition, struct item
 	if (store_dropped(group)) {
 		assert_int_equal(drop(group), -ESTALE);
 		assert_int_equal(store_committed_all(group, &rows, &count), -ESTALE);
-		assert_int_equal(store_reader_open(group, NULL, &reader), -ESTALE);
+		assert_int_equal(store_reader_open(group, NULL, 0, &test_who, &reader),
+				 -ESTALE);
 		assert_int_equal(seek_to(group, NULL, SEEK_TO_END, 0), -ESTALE);
 	}
 	assert_int_equal(store_committed(group, partition, &value), -ESTALE);
-	assert_int_equal(store_reader_open(group, partition, &reader), -ESTALE);
+	assert_int_equal(store_reader_open(group, partition, 0, &test_who, &reader),
+			 -ESTALE);
 	assert_int_equal(seek_to(group, partition, SEEK_TO_START, 0), -ESTALE);
 }
 

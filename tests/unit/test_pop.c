@@ -363,23 +363,6 @@ static void test_unread_went_on(void **state)
 	assert_int_equal(committed(test.group, test.partition), 2);
 }
 
-/* It would be a torn line for its reader if only that piece were gone. */
-static void test_unread_piece(void **state)
-{
-	struct reader *reader = opened(test.group, test.partition);
-
-	(void)state;
-	assert_int_equal(push(test.partition, "abc\n"), 0);
-	assert_read(reader, 1, "a");
-	assert_read(reader, 1, "b");
-	store_unread(reader);
-	assert_read(reader, 1, "b");
-	assert_read(reader, 10, "c\n");
-	store_unread(reader);
-	assert_read(reader, 10, "c\n");
-	assert_int_equal(committed(test.group, test.partition), 0);
-}
-
 /* ---- what lasts -------------------------------------------------------------------- */
 
 static void test_committed_soon(void **state)
@@ -438,7 +421,6 @@ int main(void)
 		     test_begun_and_taken),
 		TEST("what a lost reply consumed is unread again", test_unread),
 		TEST("unread moves nothing once somebody went on", test_unread_went_on),
-		TEST("a piece that got lost is returned again", test_unread_piece),
 		TEST("what was consumed is committed soon and at the closing",
 		     test_committed_soon),
 		TEST("a cursor below the oldest resumes at the oldest",

@@ -103,7 +103,7 @@ static int child_pop(void)
 	struct reader *reader;
 	char buffer[64];
 
-	if (store_reader_open(group, test.partition, &reader))
+	if (store_reader_open(group, test.partition, 0, &test_who, &reader))
 		_exit(4);
 	for (int64_t count = 0;;) {
 		ssize_t got = store_read(reader, buffer, sizeof(buffer));

@@ -39,7 +39,7 @@ static int pop_lines(struct item *group, struct item *partition, int keep_for)
 	int wrong = 0, who, number;
 
 	while (atomic_load(&pushing) > 0) {
-		if (store_reader_open(group, partition, &reader))
+		if (store_reader_open(group, partition, 0, &test_who, &reader))
 			return 1000;
 		for (int i = 0; i < keep_for; i++) {
 			ssize_t got = store_read(reader, line + used, 3);

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+/* member.c - what members and stats show: who reads, and how far a group is. */
+#include <stdlib.h>
+
+#include "store_int.h"
+
+static int64_t lease_left_locked(const struct cursor *cursor)
+{
+	return cursor->alarm_us	 ? cursor->alarm_us - monotonic_us()
+	       : cursor->overdue ? 0
+				 : INT64_MAX;
+}
+
+static size_t member_rows_locked(struct reader *reader, struct member *rows)
+{
+	struct member row = { .who = reader->who,
+			      .flags = reader->flags,
+			      .whole_queue = !reader->partition,
+			      .from = -1,
+			      .to = -1 };
+	size_t count = 0;
+	struct span *span;
+
+	TAILQ_FOREACH(span, &reader->spans, entry)
+	{
+		struct cursor *cursor = span->cursor;
+		int64_t committed = cursor_committed_locked(cursor);
+		if (!span_live_locked(span))
+			continue;
+		rows[count] = row;
+		rows[count].partition = store_get(&cursor->partition->item);
+		rows[count].from = committed + 1;
+		rows[count].to =
+			cursor->delivered > committed ? cursor->delivered : committed + 1;
+		rows[count].lease_us = lease_left_locked(cursor);
+		count++;
+	}
+	if (count == 0)
+		rows[count++] = row;
+	return count;
+}
+
+int store_members(struct item *item, struct member **out, size_t *out_count)
+{
+	struct store *store = item->store;
+	struct group *group = group_of(item);
+	struct member *rows = NULL;
+	struct reader *reader;
+	struct span *span;
+	size_t room = 1, count = 0;
+	int error = 0;
+
+	pthread_mutex_lock(&store->state);
+	TAILQ_FOREACH(reader, &group->readers, group_entry)
+	{
+		room++;
+		TAILQ_FOREACH(span, &reader->spans, entry) room++;
+	}
+	rows = malloc(room * sizeof(*rows));
+	if (!rows)
+		error = -ENOMEM;
+	else
+		TAILQ_FOREACH(reader, &group->readers, group_entry)
+	count += member_rows_locked(reader, rows + count);
+	pthread_mutex_unlock(&store->state);
+	if (error)
+		return error;
+	*out = rows;
+	*out_count = count;
+	return 0;
+}
+
+void store_group_info(struct item *group, struct group_info *info)
+{
+	pthread_mutex_lock(&group->store->state);
+	*info = (struct group_info){ group_of(group)->reader_count,
+				     group_of(group)->waiting_count };
+	pthread_mutex_unlock(&group->store->state);
+}
+
+/* Who holds a cursor; a group has few readers. */
+static struct reader *holder_locked(const struct cursor *cursor)
+{
+	struct reader *reader;
+	struct span *span;
+
+	TAILQ_FOREACH(reader, &cursor->group->readers, group_entry)
+	TAILQ_FOREACH(span, &reader->spans, entry)
+	if (span->cursor == cursor && span_live_locked(span))
+		return reader;
+	return NULL;
+}
+
+static int oldest_unread(struct item *partition, int64_t offset, int64_t *created_us)
+{
+	struct segment_info info;
+	int error = store_segment_of(partition, offset, &info);
+
+	if (error == -ENOENT) { /* rm was quicker, or nothing is unread */
+		*created_us = 0;
+		return 0;
+	}
+	if (!error)
+		*created_us = info.created_us;
+	return error;
+}
+
+int store_cursor_info(struct item *group, struct item *partition, struct cursor_info *out)
+{
+	struct store *store = group->store;
+	struct cursor_info info = { 0 };
+	struct reader *holder;
+	struct cursor *cursor;
+	int error = 0;
+
+	pthread_mutex_lock(&store->state);
+	if (group->state != ITEM_LIVE || partition->state != ITEM_LIVE) {
+		error = -ESTALE;
+	} else {
+		cursor = cursor_locked(group_of(group), partition_of(partition));
+		info.committed = cursor_committed_locked(cursor);
+		info.last_offset = partition_of(partition)->last;
+		info.leased = cursor->held;
+		info.lease_us = cursor->held ? lease_left_locked(cursor) : 0;
+		holder = cursor->held ? holder_locked(cursor) : NULL;
+		if (holder)
+			info.holder = holder->who;
+		info.attempts = cursor->attempts;
+		info.failures = cursor->failures;
+		info.delivered = cursor->delivered_count;
+		info.redelivered = cursor->redelivered_count;
+		info.dead = cursor->dead_count;
+		info.skipped = cursor->skipped_count;
+	}
+	pthread_mutex_unlock(&store->state);
+	if (!error && info.committed < info.last_offset)
+		error = oldest_unread(partition, info.committed + 1, &info.oldest_us);
+	if (!error)
+		*out = info;
+	return error;
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * wait.c - readers that wait meet messages that arrive: the one place.
+ *
+ * 1. A cursor that becomes ready wakes one reader: of its partition first, else of the
+ *    queue. A woken reader runs its read again; there is no second way of delivery.
+ * 2. Whoever was woken and left something, or died before it claimed, wakes the next. So no
+ *    message waits while a reader of its group does.
+ * 3. Wake-ups are noted under `state` and called after it was given up.
+ * 4. What happens by time - a lease ends, a delay is over - is an alarm of a cursor; it has
+ *    one at a time, and the timer thread sleeps until the first.
+ */
+#include "store_int.h"
+
+/* ---- waking ------------------------------------------------------------------------ */
+
+static void unlist_locked(struct reader *reader)
+{
+	struct group *group = group_of(reader->group);
+
+	if (reader->partition)
+		TAILQ_REMOVE(
+			&cursor_locked(group, partition_of(reader->partition))->waiting,
+			reader, wait_entry);
+	else
+		TAILQ_REMOVE(&group->waiting, reader, wait_entry);
+	group->waiting_count--;
+}
+
+void wait_wake_locked(struct reader *reader)
+{
+	if (reader->wait != WAIT_LISTED)
+		return;
+	unlist_locked(reader);
+	reader->wait = WAIT_WOKEN;
+	TAILQ_INSERT_TAIL(&reader->store->woken, reader, wait_entry);
+}
+
+static void watchers_call_locked(struct cursor *cursor)
+{
+	struct group *group = cursor->group;
+	struct reader *reader;
+
+	if (group->watch_count == 0)
+		return;
+	TAILQ_FOREACH(reader, &group->readers, group_entry)
+	{
+		store_wake watch = reader->watch;
+		if (!watch || (reader->partition &&
+			       partition_of(reader->partition) != cursor->partition))
+			continue;
+		reader->watch = NULL;
+		group->watch_count--;
+		watch(reader->watch_arg);
+	}
+}
+
+void wait_ready_locked(struct cursor *cursor)
+{
+	struct reader *reader = TAILQ_FIRST(&cursor->waiting);
+
+	if (!cursor->ready)
+		return;
+	if (!reader)
+		reader = TAILQ_FIRST(&cursor->group->waiting);
+	if (reader)
+		wait_wake_locked(reader);
+	watchers_call_locked(cursor);
+}
+
+void wait_next_locked(struct group *group)
+{
+	struct cursor *cursor = TAILQ_FIRST(&group->ready);
+
+	if (cursor && group->waiting_count > 0)
+		wait_ready_locked(cursor);
+}
+
+void wait_all_locked(struct group *group)
+{
+	struct reader *reader;
+
+	TAILQ_FOREACH(reader, &group->readers, group_entry)
+	wait_wake_locked(reader);
+}
+
+void wait_run(struct store *store)
+{
+	/* A callback reads, and so may wake others: the outermost call sees to them. */
+	static _Thread_local bool running;
+	struct reader *reader;
+	store_wake wake;
+	void *arg;
+
+	if (running)
+		return;
+	running = true;
+	pthread_mutex_lock(&store->state);
+	while ((reader = TAILQ_FIRST(&store->woken))) {
+		TAILQ_REMOVE(&store->woken, reader, wait_entry);
+		reader->wait = WAIT_NOT;
+		wake = reader->wake;
+		arg = reader->wake_arg;
+		pthread_mutex_unlock(&store->state);
+		wake(arg);
+		pthread_mutex_lock(&store->state);
+	}
+	pthread_mutex_unlock(&store->state);
+	running = false;
+}
+
+/* ---- waiting ----------------------------------------------------------------------- */
+
+int store_wait(struct reader *reader, store_wake wake, void *arg)
+{
+	struct store *store = reader->store;
+	struct group *group = group_of(reader->group);
+	int ready;
+
+	pthread_mutex_lock(&store->state);
+	ready = reader_ready_locked(reader);
+	if (!ready) {
+		reader->wake = wake;
+		reader->wake_arg = arg;
+		reader->wait = WAIT_LISTED;
+		if (reader->partition)
+			TAILQ_INSERT_TAIL(
+				&cursor_locked(group, partition_of(reader->partition))
+					 ->waiting,
+				reader, wait_entry);
+		else
+			TAILQ_INSERT_TAIL(&group->waiting, reader, wait_entry);
+		group->waiting_count++;
+	}
+	pthread_mutex_unlock(&store->state);
+	return ready;
+}
+
+bool store_wait_cancel(struct reader *reader)
+{
+	struct store *store = reader->store;
+	struct group *group = group_of(reader->group);
+	bool ours = true;
+
+	pthread_mutex_lock(&store->state);
+	if (reader->wait == WAIT_LISTED) {
+		unlist_locked(reader);
+	} else if (reader->wait == WAIT_WOKEN) {
+		TAILQ_REMOVE(&store->woken, reader, wait_entry);
+		if (reader->partition)
+			wait_ready_locked(
+				cursor_locked(group, partition_of(reader->partition)));
+		wait_next_locked(group);
+	} else {
+		ours = false;
+	}
+	reader->wait = WAIT_NOT;
+	pthread_mutex_unlock(&store->state);
+	wait_run(store);
+	return ours;
+}
+
+static void watch_set_locked(struct reader *reader, store_wake watch, void *arg)
+{
+	struct group *group = group_of(reader->group);
+
+	group->watch_count += (watch != NULL) - (reader->watch != NULL);
+	reader->watch = watch;
+	reader->watch_arg = arg;
+}
+
+bool store_readable(struct reader *reader, store_wake watch, void *arg)
+{
+	bool ready;
+
+	pthread_mutex_lock(&reader->store->state);
+	ready = !(reader->flags & READER_FOLLOW) || reader_ready_locked(reader);
+	watch_set_locked(reader, ready ? NULL : watch, arg);
+	pthread_mutex_unlock(&reader->store->state);
+	return ready;
+}
+
+void wait_forget_locked(struct reader *reader)
+{
+	watch_set_locked(reader, NULL, NULL);
+}
+
+/* ---- alarms ------------------------------------------------------------------------ */
+
+void timer_at_locked(struct store *store, int64_t at_us)
+{
+	if (at_us >= store->timer_until_us)
+		return;
+	store->timer_until_us = at_us;
+	pthread_cond_signal(&store->timer_wake);
+}
+
+void alarm_set_locked(struct store *store, struct cursor *cursor, int64_t at_us)
+{
+	struct cursor *before;
+
+	if (cursor->alarm_us)
+		TAILQ_REMOVE(&store->alarms, cursor, alarm_entry);
+	cursor->alarm_us = at_us;
+	if (!at_us)
+		return;
+	/* Most leases last as long as the one before: the place is at the end. */
+	TAILQ_FOREACH_REVERSE(before, &store->alarms, cursor_list, alarm_entry)
+	if (before->alarm_us <= at_us)
+		break;
+	if (before)
+		TAILQ_INSERT_AFTER(&store->alarms, before, cursor, alarm_entry);
+	else
+		TAILQ_INSERT_HEAD(&store->alarms, cursor, alarm_entry);
+	timer_at_locked(store, at_us);
+}
+
+void alarms_ring_locked(struct store *store)
+{
+	int64_t now = monotonic_us();
+	struct cursor *cursor;
+
+	while ((cursor = TAILQ_FIRST(&store->alarms)) && cursor->alarm_us <= now) {
+		alarm_set_locked(store, cursor, 0);
+		cursor->overdue = cursor->held;
+		cursor->delayed = false;
+		if (cursor_ready_locked(cursor))
+			wait_ready_locked(cursor);
+	}
+}
