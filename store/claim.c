@@ -387,7 +387,7 @@ static void undo_forget_locked(struct reader *reader)
 /* Between messages, before anything new is given: 0 go on, 1 answer nothing, -errno. */
 static int begin_locked(struct reader *reader)
 {
-	struct span *span = TAILQ_FIRST(&reader->spans);
+	struct span *span;
 	int error = reader->record_error;
 
 	reader->record_error = 0;
@@ -395,6 +395,7 @@ static int begin_locked(struct reader *reader)
 		return error;
 	if (reader->flags == READER_FOLLOW)
 		ack_returned_locked(reader);
+	span = TAILQ_FIRST(&reader->spans);
 	if (reader->flags == 0 && reader->ended) {
 		reader->ended = false;
 		return 1;
