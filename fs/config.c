@@ -10,14 +10,17 @@
 #include <errno.h>
 #include <ini.h>
 #include <libgen.h>
+#include <semaphore.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "config.h"
 #include "options.h"
 #include "say.h"
+#include "store.h"
 
 #define SECTION_MAX 49 /* bytes of a section name that inih keeps */
 #define BOM "\xef\xbb\xbf"
@@ -126,6 +129,51 @@ static const struct key keys[] = {
 };
 #define KEYS (sizeof(keys) / sizeof(keys[0]))
 
+/* ---- settings of queues ---------------------------------------------------------- */
+
+#define DEFAULTS "defaults"
+#define QUEUE "queue "
+
+/* Is this a section of settings? Then *queue is the name in it, NULL for [defaults]. */
+static bool settings_section(const char *section, const char **queue)
+{
+	bool of_queue = !strncmp(section, QUEUE, strlen(QUEUE));
+
+	*queue = of_queue ? section + strlen(QUEUE) +
+				    strspn(section + strlen(QUEUE), " \t")
+			  : NULL;
+	return of_queue || !strcmp(section, DEFAULTS);
+}
+
+static int setting_add(struct config *config, const char *queue, int setting,
+		       const char *text)
+{
+	struct config_setting one = { queue ? strdup(queue) : NULL, setting,
+				      text ? strdup(text) : NULL };
+	struct config_setting *all =
+		realloc(config->settings, (config->setting_count + 1) * sizeof(*all));
+
+	if (all)
+		config->settings = all;
+	if (!all || (queue && !one.queue) || (text && !one.text)) {
+		free(one.queue);
+		free(one.text);
+		return -ENOMEM;
+	}
+	all[config->setting_count++] = one;
+	return 0;
+}
+
+static const char *setting_names(char *names, size_t size)
+{
+	size_t used = 0;
+
+	for (int i = 0; i < SETTING_COUNT && used < size; i++)
+		used += (size_t)snprintf(names + used, size - used, "%s%s", i ? ", " : "",
+					 setting_name((enum setting)i));
+	return names;
+}
+
 /* ---- refusals ------------------------------------------------------------------- */
 
 /* Says what is wrong with the line that is being read; only the first such text counts. */
@@ -182,6 +230,8 @@ static bool section_fits(struct parse *parse, const char *line)
 {
 	const char *end = strchr(line, ']');
 	char section[SECTION_MAX + 1], names[256];
+	struct store_why why;
+	const char *queue;
 	size_t length;
 
 	if (!end) {
@@ -195,9 +245,20 @@ static bool section_fits(struct parse *parse, const char *line)
 	}
 	memcpy(section, line + 1, length);
 	section[length] = '\0';
-	if (!section_known(section)) {
-		line_refuse(parse, "unknown section [%s]; allowed are %s", section,
-			    allowed_names(NULL, names, sizeof(names)));
+	if (settings_section(section, &queue)) {
+		if (queue && store_name_check(queue, &why)) {
+			line_refuse(parse, "[%s]: %s", section, why.text);
+			return false;
+		}
+		if (queue && setting_add(parse->config, queue, -1, NULL)) {
+			parse->error = -ENOMEM;
+			return false;
+		}
+	} else if (!section_known(section)) {
+		line_refuse(parse,
+			    "unknown section [%s]; allowed are %s, [" DEFAULTS "], "
+			    "[" QUEUE "NAME]",
+			    section, allowed_names(NULL, names, sizeof(names)));
 		return false;
 	}
 	end = blanks_skip(end + 1);
@@ -272,14 +333,35 @@ static char *line_read(char *buffer, int size, void *stream)
 	return buffer;
 }
 
+/* A line of [defaults] or [queue NAME]. */
+static int queue_setting_take(struct parse *parse, const char *section, const char *queue,
+			      const char *name, const char *value)
+{
+	char names[512];
+	struct store_why why;
+	enum setting setting;
+
+	if (setting_find(name, &setting))
+		line_refuse(parse, "unknown key \"%s\" in [%s]; allowed are %s", name,
+			    section, setting_names(names, sizeof(names)));
+	else if (setting_check(setting, value, &why))
+		line_refuse(parse, "%s", why.text);
+	else if (setting_add(parse->config, queue, (int)setting, value))
+		parse->error = -ENOMEM;
+	return !parse->error;
+}
+
 /* inih's handler: 1 goes on, 0 is an error. */
 static int setting_take(void *user, const char *section, const char *name,
 			const char *value)
 {
 	struct parse *parse = user;
 	char names[256];
+	const char *queue;
 	int error;
 
+	if (settings_section(section, &queue))
+		return queue_setting_take(parse, section, queue, name, value);
 	if (!*section) {
 		line_refuse(parse, "\"%s\" stands before any section; allowed are %s",
 			    name, allowed_names(NULL, names, sizeof(names)));
@@ -348,7 +430,83 @@ int config_read(const char *path, struct config *config)
 	return error;
 }
 
+/* ---- in the store ---------------------------------------------------------------- */
+
+struct answer {
+	sem_t given;
+	int error;
+	char why[240];
+};
+
+static void answered(void *arg, const struct store_result *result)
+{
+	struct answer *answer = arg;
+
+	answer->error = result->error;
+	snprintf(answer->why, sizeof(answer->why), "%s",
+		 *result->why ? result->why : strerror(-result->error));
+	sem_post(&answer->given);
+}
+
+static int answer_await(struct answer *answer)
+{
+	while (sem_wait(&answer->given) < 0 && errno == EINTR)
+		;
+	return answer->error;
+}
+
+static int queue_apply(struct store *store, const struct config_setting *setting,
+		       struct answer *answer)
+{
+	const struct access access = { geteuid(), getegid(), 0755 };
+	struct item *queue;
+	int error;
+
+	if (setting->setting < 0) {
+		store_make(store, NULL, ITEM_QUEUE, setting->queue, &access, answered,
+			   answer);
+		error = answer_await(answer);
+		return error == -EEXIST ? 0 : error;
+	}
+	error = store_find(store, NULL, ITEM_QUEUE, setting->queue, &queue);
+	if (error)
+		return error;
+	store_setting_set(queue, (enum setting)setting->setting, setting->text, answered,
+			  answer);
+	error = answer_await(answer);
+	store_put(queue);
+	return error;
+}
+
+int config_apply(const struct config *config, struct store *store)
+{
+	struct answer answer = { .why = "" };
+	int error = 0;
+
+	sem_init(&answer.given, 0, 0);
+	/* The defaults first, whatever their place in the file: they are for new queues. */
+	for (size_t i = 0; i < config->setting_count && !error; i++)
+		if (!config->settings[i].queue)
+			error = store_setting_default(
+				store, (enum setting)config->settings[i].setting,
+				config->settings[i].text, NULL);
+	for (size_t i = 0; i < config->setting_count && !error; i++) {
+		if (!config->settings[i].queue)
+			continue;
+		error = queue_apply(store, &config->settings[i], &answer);
+		if (error)
+			say("[" QUEUE "%s]: %s", config->settings[i].queue, answer.why);
+	}
+	sem_destroy(&answer.given);
+	return error;
+}
+
 void config_free(struct config *config)
 {
+	for (size_t i = 0; i < config->setting_count; i++) {
+		free(config->settings[i].queue);
+		free(config->settings[i].text);
+	}
+	free(config->settings);
 	free(config->store_path);
 }

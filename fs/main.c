@@ -244,6 +244,8 @@ static int serve_begin(struct daemon *daemon, struct start *start)
 	daemon->store = store_start(start);
 	if (!daemon->store)
 		return -1;
+	if (config_apply(&start->config, daemon->store))
+		return -1;
 	daemon->mount = mount_new(daemon->store);
 	if (!daemon->mount) {
 		say("%s", strerror(ENOMEM));

@@ -132,6 +132,7 @@ static int batch_write(struct store *store, struct batch *batch)
 	conn_error_clear(writer);
 	set_synchronous(store, store->disk && anybody_waits(batch));
 	store->batch_partitions = NULL;
+	store->batch_partitions_end = &store->batch_partitions;
 	store->batch_freed = false;
 	store->commit_us = store->newest_us;
 	conn_run(writer, conn_stmt(writer, STMT_BEGIN));

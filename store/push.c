@@ -201,8 +201,9 @@ static int push_apply(struct store *store, struct job *job)
 		part->next = NULL;
 		if (!partition->pushes) {
 			partition->pushes_end = &partition->pushes;
-			partition->batch_next = store->batch_partitions;
-			store->batch_partitions = partition;
+			partition->batch_next = NULL;
+			*store->batch_partitions_end = partition;
+			store->batch_partitions_end = &partition->batch_next;
 		}
 		*partition->pushes_end = part;
 		partition->pushes_end = &part->next;

@@ -569,7 +569,8 @@ struct store {
 	bool synchronous_full; /* what the writer's pragma is set to */
 	uint64_t wal_bytes;
 	uint64_t wal_retry_bytes; /* somebody else reads: try again at this size */
-	struct partition *batch_partitions;
+	/* Pushed to by this batch; new ones are born in this order, which is that of ids. */
+	struct partition *batch_partitions, **batch_partitions_end;
 	int64_t commit_us; /* newest_us as this batch will leave it */
 	bool batch_freed;  /* this batch deleted something large */
 

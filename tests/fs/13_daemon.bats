@@ -517,3 +517,34 @@ as_user() {
 	mkdir "$INI"
 	refused 'queenfs.ini: Is a directory' "$S" "$M"
 }
+
+@test "[defaults] are for new queues; [queue NAME] makes and updates one at each start" {
+	printf '[queue orders]\nspread = 3\nlease_seconds = 2h\n[defaults]\nbatch = 7\n[queue bare]\n' >"$INI"
+	start
+	is "$(cat "$M/queues/orders/config/"{spread,lease_seconds,batch})" $'3\n7200\n7'
+	[ -d "$M/queues/bare" ]
+	echo 2 >"$M/queues/orders/config/spread"
+	echo 5 >"$M/queues/orders/config/batch"
+	stop
+	printf '[defaults]\nbatch = 9\n[queue orders]\nspread = 4\n' >"$INI"
+	start
+	is "$(cat "$M/queues/orders/config/"{spread,batch})" $'4\n5'
+	mkdir "$M/queues/new"
+	is "$(cat "$M/queues/new/config/batch")" 9
+}
+
+@test "a setting that is not understood is refused with file, line and what is allowed" {
+	local text
+	while IFS='|' read -r ini want; do
+		printf '%b' "$ini" >"$INI"
+		! text=$("$QUEENFS" -c "$INI" "$S" "$M" 2>&1)
+		[[ $text == "queenfs: $INI:"$want ]] || { echo "$text" && return 1; }
+		[ ! -e "$S" ]
+	done <<-'END'
+		[defaults]\nfoo = 1\n|2: unknown key "foo" in *allowed are spread, batch*
+		[queue a]\nspread = 0\n|2: spread cannot be "0"; allowed is *
+		[queue a]\nlease_seconds = 5y\n|2: lease_seconds cannot be "5y"; allowed is *
+		[queue .a]\n|1: *not a name*
+		[queue ]\n|1: *not a name*
+	END
+}
