@@ -434,7 +434,7 @@ as_user() {
 	start
 	stop
 	sed 's/^# \([a-z_]* = \)/\1/' "$example" >"$INI"
-	is "$(grep -c '^[a-z_]* = ' "$INI")" 5
+	is "$(grep -c '^[a-z_]* = ' "$INI")" 13
 	start
 	stop
 }
