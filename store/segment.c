@@ -17,6 +17,7 @@
 #define CACHE_BYTES (8u << 20)
 #define RUN_BYTES (256u << 10) /* how far a load reads on */
 #define RUN_SEGMENTS 256
+#define SEGMENT_SIZE_LIMIT (1u << 30) /* more than a commit can make */
 
 /* ---- one segment ---------------------------------------------------------------------- */
 
@@ -168,43 +169,70 @@ void segment_info_columns(sqlite3_stmt *stmt, struct segment_info *info)
 	};
 }
 
-/* Reads a row of STMT_SEGMENT_RUN; what does not add up was damaged on disk: EIO. */
-static int segment_row(sqlite3_stmt *stmt, uint64_t partition, struct segment **out)
+/* The bytes of a body straight into the buffer: a column would be copied once more. */
+static int body_read(struct conn *conn, int64_t body, char *data, size_t size)
 {
-	enum { BODY = 5, ENDS_HERE = 6, ENDS_IN_BODY = 8 };
-	int at =
-		sqlite3_column_type(stmt, BODY) == SQLITE_NULL ? ENDS_HERE : ENDS_IN_BODY;
-	struct segment_info info = { 0 };
-	size_t count, size = (size_t)sqlite3_column_bytes(stmt, at + 1);
-	const void *packed = sqlite3_column_blob(stmt, at);
-	uint32_t *ends, last = 0;
-	char *data;
+	sqlite3_blob *blob;
+	int code = sqlite3_blob_open(conn->db, "main", "bodies", "data", body, 0, &blob);
 
-	segment_info_columns(stmt, &info);
-	count = (size_t)sqlite3_column_bytes(stmt, at) / sizeof(uint32_t);
-	if (info.end_offset < info.base_offset ||
-	    (uint64_t)(info.end_offset - info.base_offset) + 1 != count ||
-	    info.size != size)
-		return -EIO;
-	ends = malloc(count * sizeof(uint32_t));
-	data = malloc(size ? size : 1);
-	if (!ends || !data || !packed) {
-		free(ends);
-		free(data);
-		return -ENOMEM;
-	}
+	if (code != SQLITE_OK)
+		return conn_fail(conn, code);
+	if ((size_t)sqlite3_blob_bytes(blob) != size)
+		code = SQLITE_CORRUPT;
+	else
+		code = sqlite3_blob_read(blob, data, (int)size, 0);
+	if (code != SQLITE_OK)
+		conn_fail(conn, code);
+	sqlite3_blob_close(blob);
+	return code == SQLITE_OK ? 0 : -EIO;
+}
+
+static int ends_read(const void *packed, size_t count, size_t size, uint32_t *ends)
+{
+	uint32_t last = 0;
+
 	memcpy(ends, packed, count * sizeof(uint32_t));
 	for (size_t i = 0; i < count; i++) {
 		ends[i] = le32toh(ends[i]);
-		if (ends[i] < last || ends[i] > size) {
-			free(ends);
-			free(data);
+		if (ends[i] < last || ends[i] > size)
 			return -EIO;
-		}
 		last = ends[i];
 	}
-	if (size)
-		memcpy(data, sqlite3_column_blob(stmt, at + 1), size);
+	return last == size ? 0 : -EIO;
+}
+
+/* Reads a row of STMT_SEGMENT_RUN; what does not add up was damaged on disk: EIO. */
+static int segment_row(struct conn *conn, sqlite3_stmt *stmt, uint64_t partition,
+		       struct segment **out)
+{
+	enum { BODY = 5, DATA, ENDS };
+	bool here = sqlite3_column_type(stmt, BODY) == SQLITE_NULL;
+	const void *packed = sqlite3_column_blob(stmt, ENDS);
+	size_t count = (size_t)sqlite3_column_bytes(stmt, ENDS) / sizeof(uint32_t);
+	struct segment_info info = { 0 };
+	uint32_t *ends;
+	char *data;
+	int error;
+
+	segment_info_columns(stmt, &info);
+	if (info.end_offset < info.base_offset || !packed ||
+	    info.size > SEGMENT_SIZE_LIMIT ||
+	    (uint64_t)(info.end_offset - info.base_offset) + 1 != count ||
+	    (here && (uint64_t)sqlite3_column_bytes(stmt, DATA) != info.size))
+		return -EIO;
+	ends = malloc(count * sizeof(uint32_t));
+	data = malloc(info.size + 1);
+	error = ends && data ? ends_read(packed, count, info.size, ends) : -ENOMEM;
+	if (!error && !here)
+		error = body_read(conn, sqlite3_column_int64(stmt, BODY), data,
+				  info.size);
+	else if (!error && info.size)
+		memcpy(data, sqlite3_column_blob(stmt, DATA), info.size);
+	if (error) {
+		free(ends);
+		free(data);
+		return error;
+	}
 	*out = segment_new(partition, &info, data, ends);
 	return *out ? 0 : -ENOMEM;
 }
@@ -225,7 +253,8 @@ int segment_load(struct store *store, struct partition *partition, int64_t offse
 	bind_int(stmt, 2, offset);
 	for (int i = 0; i < RUN_SEGMENTS && bytes < RUN_BYTES; i++) {
 		got = conn_step(conn, stmt);
-		error = got == 1 ? segment_row(stmt, partition->item.id, &segment) : got;
+		error = got == 1 ? segment_row(conn, stmt, partition->item.id, &segment)
+				 : got;
 		if (got != 1 || error)
 			break;
 		bytes += segment->info.size;

@@ -71,7 +71,7 @@ static const char *const texts[STMT_COUNT] = {
 					      "AND base >= ?2 ORDER BY base LIMIT 1",
 	/* The segment that holds an offset and those after it. */
 	[STMT_SEGMENT_RUN] = SEGMENT_COLUMNS
-	", body, s.ends, s.data, b.ends, b.data FROM segments AS s "
+	", body, s.data, coalesce(s.ends, b.ends) FROM segments AS s "
 	"LEFT JOIN bodies AS b ON b.id = body WHERE partition = ?1 AND base >= "
 	"(SELECT base FROM segments WHERE partition = ?1 AND base <= ?2 "
 	"ORDER BY base DESC LIMIT 1) ORDER BY base",
