@@ -167,6 +167,9 @@ static ssize_t verb_extend(struct handle *handle, struct call *call, int64_t sec
 	error = store_extend(handle->state, seconds);
 	if (error == -EINVAL)
 		return why_not(&call->why, error, "nothing is leased here; read first");
+	if (error == -ESTALE)
+		return why_not(&call->why, error,
+			       "the lease was lost; read on to claim anew");
 	return error ? error : (ssize_t)call->size;
 }
 

@@ -25,6 +25,8 @@ static const char *general(int error)
 		{ EIO, "the store could not be read or written; nothing was changed" },
 		{ ENOSPC, "the disk is full; nothing was changed" },
 		{ EEXIST, "it exists already" },
+		{ EBUSY, "messages are leased here: write ack, retry, fail or dlq before "
+			 "reading on" },
 	};
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)

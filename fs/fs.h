@@ -300,7 +300,12 @@ int why_not(struct store_why *why, int error, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /* Of WRITE_MAX bytes, the calling thread's own; NULL: ENOMEM or too large. */
-char *thread_buffer(size_t size);
+enum thread_buffer {
+	BUFFER_OWN,   /* for the request that this thread answers */
+	BUFFER_WOKEN, /* for parked reads that it wakes on the way; never nested */
+	THREAD_BUFFERS
+};
+char *thread_buffer(size_t size, enum thread_buffer which);
 
 void reply_entry(fuse_req_t req, struct mount *mount, struct place *place);
 void reply_open(struct call *call, const struct store_result *result);

@@ -40,7 +40,7 @@ static void buffer_key_make(void)
 		abort(); /* no key is left of 1,024: our own fault */
 }
 
-char *thread_buffer(size_t size)
+char *thread_buffer(size_t size, enum thread_buffer which)
 {
 	char *buffer;
 
@@ -49,10 +49,10 @@ char *thread_buffer(size_t size)
 	pthread_once(&buffer_once, buffer_key_make);
 	buffer = pthread_getspecific(buffer_key);
 	if (!buffer) {
-		buffer = malloc(WRITE_MAX);
+		buffer = malloc(THREAD_BUFFERS * (size_t)WRITE_MAX);
 		pthread_setspecific(buffer_key, buffer);
 	}
-	return buffer;
+	return buffer ? buffer + which * (size_t)WRITE_MAX : NULL;
 }
 
 static void ops_init(void *userdata, struct fuse_conn_info *conn)
@@ -345,7 +345,7 @@ static void ops_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 
 	if (size > WRITE_MAX)
 		size = WRITE_MAX;
-	buffer = thread_buffer(size);
+	buffer = thread_buffer(size, BUFFER_OWN);
 	got = buffer ? ops->read(handle, buffer, size, offset) : -ENOMEM;
 	if (got == -EAGAIN && ops->reader && !(fi->flags & O_NONBLOCK))
 		park_read(req, handle, size);
@@ -464,7 +464,7 @@ static void ops_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offse
 
 	(void)fi;
 	size = size < WRITE_MAX ? size : WRITE_MAX;
-	buffer = thread_buffer(size);
+	buffer = thread_buffer(size, BUFFER_OWN);
 	if (!buffer) {
 		refuse(req, node, NULL, -ENOMEM, "");
 		return;

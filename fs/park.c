@@ -69,11 +69,11 @@ static void finish(struct parked *parked, const char *buffer, ssize_t got)
 
 /* ---- running it again ----------------------------------------------------------------- */
 
-static void go(struct parked *parked);
+static void go(struct parked *parked, enum thread_buffer which);
 
-static bool try_read(struct parked *parked)
+static bool try_read(struct parked *parked, enum thread_buffer which)
 {
-	char *buffer = thread_buffer(parked->size);
+	char *buffer = thread_buffer(parked->size, which);
 	ssize_t got = buffer ? parked->handle->node->place.file->ops->read(
 				       parked->handle, buffer, parked->size, 0)
 			     : -ENOMEM;
@@ -88,17 +88,17 @@ static void woken(void *arg)
 {
 	struct parked *parked = arg;
 
-	if (!try_read(parked))
-		go(parked);
+	if (!try_read(parked, BUFFER_WOKEN))
+		go(parked, BUFFER_WOKEN);
 }
 
 /* Waits on. Once it is registered, whoever wakes it may have freed it. */
-static void go(struct parked *parked)
+static void go(struct parked *parked, enum thread_buffer which)
 {
 	struct reader *reader = reader_of(parked->handle);
 
 	while (store_wait(reader, woken, parked) != 0)
-		if (try_read(parked))
+		if (try_read(parked, which))
 			return;
 }
 
@@ -133,7 +133,7 @@ void park_read(fuse_req_t req, struct handle *handle, size_t size)
 	TAILQ_INSERT_TAIL(&park->all, parked, all);
 	pthread_mutex_unlock(&park->lock);
 	fuse_req_interrupt_func(req, interrupted, parked);
-	go(parked);
+	go(parked, BUFFER_OWN);
 }
 
 /* ---- poll ----------------------------------------------------------------------------- */
