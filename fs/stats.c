@@ -226,8 +226,12 @@ static int members_text(const struct place *place, FILE *out)
 	return 0;
 }
 
-const struct file_ops queue_stats_file = { TEXT_FILE, .text = queue_stats };
-const struct file_ops partition_stats_file = { TEXT_FILE, .text = partition_stats };
-const struct file_ops lane_stats_file = { TEXT_FILE, .text = lane_stats };
-const struct file_ops group_stats_file = { TEXT_FILE, .text = group_stats };
-const struct file_ops members_file = { TEXT_FILE, .text = members_text };
+/* Without a size, like the files of /proc: a stat must not count all partitions or look at
+ * all members. */
+#define STATS_FILE .open = text_open, .read = text_read, .close = text_close
+
+const struct file_ops queue_stats_file = { STATS_FILE, .text = queue_stats };
+const struct file_ops partition_stats_file = { STATS_FILE, .text = partition_stats };
+const struct file_ops lane_stats_file = { STATS_FILE, .text = lane_stats };
+const struct file_ops group_stats_file = { STATS_FILE, .text = group_stats };
+const struct file_ops members_file = { STATS_FILE, .text = members_text };

@@ -276,8 +276,9 @@ static void batch_run(struct store *store, struct batch *batch)
 	} else {
 		batch_publish(store, batch);
 	}
-	batch_answer(batch);
+	/* Those who wait for messages first: whoever is answered takes the processor. */
 	wait_run(store);
+	batch_answer(batch);
 	if (!error && store->batch_freed)
 		shrink_consider(store);
 	db_checkpoint(store, false);

@@ -12,13 +12,18 @@
 #include <string.h>
 #include <time.h>
 
-/* Monotonic microseconds. */
-static inline int64_t now_us(void)
+/* The monotonic clock, the same for all processes. */
+static inline int64_t now_ns(void)
 {
 	struct timespec ts;
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
+	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+static inline int64_t now_us(void)
+{
+	return now_ns() / 1000;
 }
 
 /* Prints what failed, on what, with errno's text, and exits 1. */
