@@ -70,8 +70,9 @@ struct park {
 int park_begin(struct mount *mount); /* after the fork */
 /* Answers what is parked with ENOTCONN; before the handles are closed. */
 void park_end(struct mount *mount);
-/* Puts a read aside until its reader has something, or a signal ends it. */
-void park_read(fuse_req_t req, struct handle *handle, size_t size);
+/* Reads, when it is this read's turn on its handle, and puts it aside until there is
+ * something or a signal ends it. once: O_NONBLOCK, waits for a commit under way only. */
+void park_read(fuse_req_t req, struct handle *handle, size_t size, bool once);
 /* poll(2): would a read return? ph (may be NULL, taken): who to tell when it would. */
 bool park_poll(struct handle *handle, struct fuse_pollhandle *ph);
 void park_forget(struct handle *handle); /* it closes; its reader has closed */
@@ -257,6 +258,8 @@ struct handle {
 	void *state; /* the kind's own; its close frees it */
 	TAILQ_ENTRY(handle) all;
 	/* under park.lock */
+	bool reading; /* a read has the turn */
+	TAILQ_HEAD(, parked) turns;
 	struct fuse_pollhandle *poll;
 	bool notify;
 	TAILQ_ENTRY(handle) notify_entry;

@@ -13,6 +13,7 @@ struct handle *handle_new(struct node *node, int flags)
 		return NULL;
 	handle->node = node;
 	handle->flags = flags;
+	TAILQ_INIT(&handle->turns);
 	pthread_mutex_lock(&mount->handles_lock);
 	TAILQ_INSERT_TAIL(&mount->handles, handle, all);
 	pthread_mutex_unlock(&mount->handles_lock);

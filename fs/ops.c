@@ -345,14 +345,16 @@ static void ops_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 
 	if (size > WRITE_MAX)
 		size = WRITE_MAX;
+	if (ops->reader) {
+		park_read(req, handle, size, fi->flags & O_NONBLOCK);
+		return;
+	}
 	buffer = thread_buffer(size, BUFFER_OWN);
 	got = buffer ? ops->read(handle, buffer, size, offset) : -ENOMEM;
-	if (got == -EAGAIN && ops->reader && !(fi->flags & O_NONBLOCK))
-		park_read(req, handle, size);
-	else if (got < 0)
+	if (got < 0)
 		refuse(req, node, NULL, (int)got, "");
-	else if (fuse_reply_buf(req, buffer, (size_t)got) != 0 && ops->unread)
-		ops->unread(handle);
+	else
+		fuse_reply_buf(req, buffer, (size_t)got);
 }
 
 static void ops_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi,

@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * park.c - reads that wait: put aside, run again, finished or cancelled; and poll(2).
+ * park.c - reads that consume: one at a time on a handle, put aside while there is nothing,
+ * run again, finished or cancelled; and poll(2).
  *
- * 1. A parked read holds no thread. It is registered with the store's store_wait(); whoever
+ * 1. A handle's reads take turns: the one that has the turn (handle->reading) runs, the
+ *    others wait in handle->turns. (On a stream the kernel sends the reads of processes that
+ *    share a descriptor all at once.) Whoever answers a read hands the turn on before.
+ * 2. A parked read holds no thread. It is registered with the store's store_wait(); whoever
  *    is woken by it, or takes it back by store_wait_cancel(), owns it and answers it.
- * 2. The interrupt callback of libfuse only flags and lists it: answering from there would
+ * 3. The interrupt callback of libfuse only flags and lists it: answering from there would
  *    free the request under libfuse's feet. The notifier thread does the rest, and asks
  *    again while somebody else owns the read just then.
- * 3. finish(): the callback is taken off first, then the read is unlisted once no cancelling
- *    of it is under way, then the answer goes out. After that the handle may be gone.
- * 4. The kernel is told of poll from the notifier thread only, outside locks.
+ * 4. finish(): the callback is taken off first, then the read is unlisted once no cancelling
+ *    of it is under way, then the answer goes out. After that the handle may be gone, unless
+ *    another read of it has the turn.
+ * 5. The kernel is told of poll from the notifier thread only, outside locks.
  */
 #include <errno.h>
 #include <poll.h>
@@ -25,10 +30,13 @@ struct parked {
 	fuse_req_t req;
 	struct handle *handle;
 	size_t size;
+	bool once; /* answers EAGAIN */
 	/* under park.lock */
+	bool fresh;	  /* its callback is not registered yet: not to be answered */
+	bool queued;	  /* in handle->turns: not its turn yet */
 	bool interrupted; /* in the cancelled list */
 	bool cancelling;  /* the notifier is asking for it */
-	TAILQ_ENTRY(parked) all, entry;
+	TAILQ_ENTRY(parked) all, entry, turn;
 };
 
 static struct reader *reader_of(struct handle *handle)
@@ -36,7 +44,35 @@ static struct reader *reader_of(struct handle *handle)
 	return handle->node->place.file->ops->reader(handle);
 }
 
-/* ---- finishing ----------------------------------------------------------------------- */
+static const struct file_ops *ops_of(const struct handle *handle)
+{
+	return handle->node->place.file->ops;
+}
+
+/* ---- turns ---------------------------------------------------------------------------- */
+
+/* The next read of this handle, which now has the turn, or NULL. */
+static struct parked *turn_next_locked(struct handle *handle)
+{
+	struct parked *next = TAILQ_FIRST(&handle->turns);
+
+	if (next) {
+		TAILQ_REMOVE(&handle->turns, next, turn);
+		next->queued = false;
+	}
+	handle->reading = next != NULL;
+	return next;
+}
+
+/* ---- finishing ------------------------------------------------------------------------ */
+
+static void answer(fuse_req_t req, struct handle *handle, const char *buffer, ssize_t got)
+{
+	if (got < 0)
+		refuse(req, handle->node, NULL, (int)got, "");
+	else if (fuse_reply_buf(req, buffer, (size_t)got) != 0 && ops_of(handle)->unread)
+		ops_of(handle)->unread(handle);
+}
 
 static void unlist_locked(struct park *park, struct parked *parked)
 {
@@ -47,59 +83,57 @@ static void unlist_locked(struct park *park, struct parked *parked)
 	TAILQ_REMOVE(&park->all, parked, all);
 }
 
-/* By its owner, once: answers got bytes of buffer, or -errno. */
-static void finish(struct parked *parked, const char *buffer, ssize_t got)
+/* By its owner, once: answers got bytes of buffer, or -errno. If it had the turn, the read
+ * that has it now is the caller's to run. */
+static struct parked *finish(struct parked *parked, const char *buffer, ssize_t got,
+			     bool turn)
 {
 	struct handle *handle = parked->handle;
-	struct node *node = handle->node;
-	struct park *park = &node->mount->park;
+	struct park *park = &handle->node->mount->park;
+	struct parked *next = NULL;
 	fuse_req_t req = parked->req;
 
+	pthread_mutex_lock(&park->lock);
+	while (parked->fresh)
+		pthread_cond_wait(&park->calm, &park->lock);
+	pthread_mutex_unlock(&park->lock);
 	fuse_req_interrupt_func(req, NULL, NULL);
 	pthread_mutex_lock(&park->lock);
 	unlist_locked(park, parked);
+	if (turn)
+		next = turn_next_locked(handle);
 	pthread_mutex_unlock(&park->lock);
 	free(parked);
-	if (got < 0)
-		refuse(req, node, NULL, (int)got, "");
-	else if (fuse_reply_buf(req, buffer, (size_t)got) != 0 &&
-		 node->place.file->ops->unread)
-		node->place.file->ops->unread(handle);
+	answer(req, handle, buffer, got);
+	return next;
 }
 
-/* ---- running it again ----------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------- */
 
-static void go(struct parked *parked, enum thread_buffer which);
-
-static bool try_read(struct parked *parked, enum thread_buffer which)
-{
-	char *buffer = thread_buffer(parked->size, which);
-	ssize_t got = buffer ? parked->handle->node->place.file->ops->read(
-				       parked->handle, buffer, parked->size, 0)
-			     : -ENOMEM;
-
-	if (got == -EAGAIN)
-		return false;
-	finish(parked, buffer, got);
-	return true;
-}
+static void run(struct parked *parked, enum thread_buffer which);
 
 static void woken(void *arg)
 {
-	struct parked *parked = arg;
-
-	if (!try_read(parked, BUFFER_WOKEN))
-		go(parked, BUFFER_WOKEN);
+	run(arg, BUFFER_WOKEN);
 }
 
-/* Waits on. Once it is registered, whoever wakes it may have freed it. */
-static void go(struct parked *parked, enum thread_buffer which)
+/* Runs a read that has the turn, and those that get it afterwards, until one waits. Once it
+ * is registered with the store, whoever wakes it may have freed it. */
+static void run(struct parked *parked, enum thread_buffer which)
 {
-	struct reader *reader = reader_of(parked->handle);
-
-	while (store_wait(reader, woken, parked) != 0)
-		if (try_read(parked, which))
-			return;
+	while (parked) {
+		struct handle *handle = parked->handle;
+		char *buffer = thread_buffer(parked->size, which);
+		ssize_t got =
+			buffer ? ops_of(handle)->read(handle, buffer, parked->size, 0)
+			       : -ENOMEM;
+		if (got == -EALREADY || (got == -EAGAIN && !parked->once)) {
+			if (store_wait(reader_of(handle), woken, parked) == 0)
+				return;
+		} else {
+			parked = finish(parked, buffer, got, true);
+		}
+	}
 }
 
 static void interrupted(fuse_req_t req, void *arg)
@@ -117,23 +151,77 @@ static void interrupted(fuse_req_t req, void *arg)
 	pthread_mutex_unlock(&park->lock);
 }
 
-void park_read(fuse_req_t req, struct handle *handle, size_t size)
+/* NULL: ENOMEM. */
+static struct parked *put_aside_locked(struct park *park, fuse_req_t req,
+				       struct handle *handle, size_t size, bool once)
 {
-	struct park *park = &handle->node->mount->park;
 	struct parked *parked = calloc(1, sizeof(*parked));
 
-	if (!parked) {
-		refuse(req, handle->node, NULL, -ENOMEM, "");
-		return;
-	}
-	parked->req = req;
-	parked->handle = handle;
-	parked->size = size;
-	pthread_mutex_lock(&park->lock);
+	if (!parked)
+		return NULL;
+	*parked = (struct parked){
+		.req = req, .handle = handle, .size = size, .once = once
+	};
 	TAILQ_INSERT_TAIL(&park->all, parked, all);
+	return parked;
+}
+
+/* False: it has the turn. True: it waits for it, or has been refused. */
+static bool queue_up(fuse_req_t req, struct handle *handle, size_t size, bool once)
+{
+	struct park *park = &handle->node->mount->park;
+	struct parked *parked = NULL;
+
+	pthread_mutex_lock(&park->lock);
+	if (!handle->reading) {
+		handle->reading = true;
+		pthread_mutex_unlock(&park->lock);
+		return false;
+	}
+	if (!once)
+		parked = put_aside_locked(park, req, handle, size, once);
+	if (parked) {
+		parked->queued = parked->fresh = true;
+		TAILQ_INSERT_TAIL(&handle->turns, parked, turn);
+		pthread_mutex_unlock(&park->lock);
+		fuse_req_interrupt_func(req, interrupted, parked);
+		pthread_mutex_lock(&park->lock);
+		parked->fresh = false;
+		pthread_cond_broadcast(&park->calm);
+	}
 	pthread_mutex_unlock(&park->lock);
-	fuse_req_interrupt_func(req, interrupted, parked);
-	go(parked, BUFFER_OWN);
+	if (parked)
+		return true;
+	refuse(req, handle->node, NULL, once ? -EAGAIN : -ENOMEM, "");
+	return true;
+}
+
+void park_read(fuse_req_t req, struct handle *handle, size_t size, bool once)
+{
+	struct park *park = &handle->node->mount->park;
+	struct parked *parked;
+	char *buffer;
+	ssize_t got;
+
+	if (queue_up(req, handle, size, once))
+		return;
+	buffer = thread_buffer(size, BUFFER_OWN);
+	got = buffer ? ops_of(handle)->read(handle, buffer, size, 0) : -ENOMEM;
+	pthread_mutex_lock(&park->lock);
+	if (got == -EALREADY || (got == -EAGAIN && !once)) {
+		parked = put_aside_locked(park, req, handle, size, once);
+		if (parked) {
+			pthread_mutex_unlock(&park->lock);
+			fuse_req_interrupt_func(req, interrupted, parked);
+			run(parked, BUFFER_OWN);
+			return;
+		}
+		got = -ENOMEM;
+	}
+	parked = turn_next_locked(handle);
+	pthread_mutex_unlock(&park->lock);
+	answer(req, handle, buffer, got);
+	run(parked, BUFFER_OWN);
 }
 
 /* ---- poll ----------------------------------------------------------------------------- */
@@ -212,8 +300,17 @@ static void notify_one(struct park *park)
 static bool cancel_one(struct park *park, struct parked *parked, int error)
 {
 	struct reader *reader = reader_of(parked->handle);
+	struct parked *next;
 	bool ours;
 
+	if (parked->queued) {
+		TAILQ_REMOVE(&parked->handle->turns, parked, turn);
+		parked->queued = false;
+		pthread_mutex_unlock(&park->lock);
+		finish(parked, NULL, error, false);
+		pthread_mutex_lock(&park->lock);
+		return true;
+	}
 	parked->cancelling = true;
 	pthread_mutex_unlock(&park->lock);
 	ours = store_wait_cancel(reader);
@@ -222,7 +319,8 @@ static bool cancel_one(struct park *park, struct parked *parked, int error)
 	pthread_cond_broadcast(&park->calm);
 	if (ours) {
 		pthread_mutex_unlock(&park->lock);
-		finish(parked, NULL, error);
+		next = finish(parked, NULL, error, true);
+		run(next, BUFFER_OWN);
 		pthread_mutex_lock(&park->lock);
 	}
 	return ours;

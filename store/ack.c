@@ -152,6 +152,8 @@ static void lease_publish_locked(struct store *store, struct job *base)
 				: &cursor->delivered_count)) +=
 			(uint64_t)(span->end - span->next + 1);
 	}
+	if (span && span->next <= job->state.committed)
+		span->next = job->state.committed + 1;
 	/* Given back, or acked to its end: the lease is over. */
 	if (span && (job->verb == LEASE_RETRY || job->verb == LEASE_FAIL ||
 		     job->state.committed >= span->end))
@@ -300,9 +302,12 @@ static int verb_check_locked(struct reader *reader, enum ack_verb verb, int64_t 
 		return why_set(why, -ERANGE,
 			       "%lld was not returned yet, allowed is up to %lld",
 			       (long long)offset, (long long)returned);
-	if (verb == ACK && returned <= committed)
+	/* What was begun can be failed or given up, but is not read. */
+	if (returned <= committed &&
+	    (verb == ACK ||
+	     ((verb == ACK_FAIL || verb == ACK_DLQ) && reader->begun != span)))
 		return why_set(why, -EINVAL,
-			       "no message was returned to its last byte; read "
+			       "no message that is not acked was returned; read "
 			       "first");
 	*out = span;
 	return 0;

@@ -154,7 +154,9 @@ static struct span *claim_locked(struct reader *reader, struct cursor *cursor)
 	span->cursor = cursor;
 	span->epoch = cursor->epoch;
 	span->next = cursor->committed + 1;
-	span->single = cursor->delivered > cursor->committed;
+	/* What may be delivered once only has to be alone the first time. */
+	span->single = cursor->delivered > cursor->committed ||
+		       setting(reader, SETTING_MAX_DELIVERIES) == 1;
 	batch = span->single ? 1 : setting(reader, SETTING_BATCH);
 	span->end = cursor->committed + batch;
 	if (reader->flags == READER_FOLLOW && !span->single)
@@ -212,7 +214,8 @@ static void returned_locked(struct reader *reader, struct span *span, int64_t of
 {
 	if (!span)
 		return; /* it was finished after its lease was dropped */
-	span->next = offset + 1;
+	if (span->next <= offset)
+		span->next = offset + 1;
 	if (reader->flags == 0 && span_live_locked(span))
 		pop_locked(reader, span->cursor, offset);
 }
@@ -416,9 +419,9 @@ static int nothing_locked(struct reader *reader)
 
 	if (reader->flags == 0)
 		release_all_locked(reader);
-	if ((reader->flags & READER_FOLLOW) || reader->recording || group->dying > 0)
-		return -EAGAIN;
-	return 0;
+	if (reader->recording || group->dying > 0)
+		return -EALREADY;
+	return reader->flags & READER_FOLLOW ? -EAGAIN : 0;
 }
 
 /* A pop's batch was given: the partition is handed on now, the end is said by the next
@@ -537,6 +540,9 @@ bool reader_ready_locked(struct reader *reader)
 		return false;
 	if ((reader->flags & READER_LEASED) && span && span_live_locked(span))
 		return true; /* more of it, or a refusal at once */
+	TAILQ_FOREACH(span, &reader->spans, entry)
+	if (span_live_locked(span) && span->next <= span->cursor->partition->last)
+		return true; /* behind what the next read acks */
 	if (candidate_locked(reader))
 		return true;
 	/* A pop answers its end at once, unless a dead letter is being made first. */

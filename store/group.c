@@ -181,6 +181,8 @@ void partition_wake_locked(struct partition *partition)
 		struct cursor *cursor = cursor_locked(group_of(group), partition);
 		if (cursor_ready_locked(cursor))
 			wait_ready_locked(cursor);
+		else if (cursor->held) /* who holds it has more to read */
+			wait_watched_locked(cursor);
 	}
 }
 

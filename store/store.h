@@ -260,7 +260,7 @@ void store_reader_close(struct reader *reader);
  *   neither       a message is acked once its last byte was returned
  *   FOLLOW        the call acks all that was returned before
  *   LEASED        up to a batch; then 0, with FOLLOW EBUSY, until it is acked
- * EAGAIN: nothing now; store_wait() tells when. A message that was begun is finished even if
+ * EAGAIN: nothing now; EALREADY: a commit under way decides; store_wait() tells when. A message that was begun is finished even if
  * its lease is lost meanwhile; that acks nothing. ESTALE, EIO, ENOMEM.
  */
 ssize_t store_read(struct reader *reader, char *buffer, size_t size);

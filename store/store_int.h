@@ -396,6 +396,7 @@ void alarm_set_locked(struct store *store, struct cursor *cursor, int64_t at_us)
 void alarms_ring_locked(struct store *store); /* those that are due */
 /* This cursor can be claimed: one who waits for it is to be woken. */
 void wait_ready_locked(struct cursor *cursor);
+void wait_watched_locked(struct cursor *cursor); /* those who poll may look again */
 /* A woken reader may have left something: the next who waits. */
 void wait_next_locked(struct group *group);
 void wait_wake_locked(struct reader *reader); /* if it waits */

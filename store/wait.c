@@ -36,7 +36,7 @@ void wait_wake_locked(struct reader *reader)
 	TAILQ_INSERT_TAIL(&reader->store->woken, reader, wait_entry);
 }
 
-static void watchers_call_locked(struct cursor *cursor)
+void wait_watched_locked(struct cursor *cursor)
 {
 	struct group *group = cursor->group;
 	struct reader *reader;
@@ -65,7 +65,7 @@ void wait_ready_locked(struct cursor *cursor)
 		reader = TAILQ_FIRST(&cursor->group->waiting);
 	if (reader)
 		wait_wake_locked(reader);
-	watchers_call_locked(cursor);
+	wait_watched_locked(cursor);
 }
 
 void wait_next_locked(struct group *group)
@@ -174,7 +174,9 @@ bool store_readable(struct reader *reader, store_wake watch, void *arg)
 	bool ready;
 
 	pthread_mutex_lock(&reader->store->state);
-	ready = !(reader->flags & READER_FOLLOW) || reader_ready_locked(reader);
+	/* A record under way is a commit of our own; a read waits for that, no more. */
+	ready = !(reader->flags & READER_FOLLOW) || reader->recording ||
+		reader_ready_locked(reader);
 	watch_set_locked(reader, ready ? NULL : watch, arg);
 	pthread_mutex_unlock(&reader->store->state);
 	return ready;

@@ -302,3 +302,44 @@ written() {
 		}
 	' "$ACKED" "${PAD:-3000}" "$@"
 }
+
+# ---- readers ----------------------------------------------------------------------
+
+# handle HOW FILE OP... - what each op comes to on one handle of one process, apart by
+# blanks. HOW: ro or rw, with + for O_NONBLOCK, or fd: FILE is a descriptor of the caller.
+#   read[:SIZE]   [what it returned], with \n for a newline, or [the name of its errno]
+#   +, -          O_NONBLOCK from now on, or no longer
+#   anything else is a line to write: ok or the name of its errno
+handle() {
+	perl -MFcntl -MErrno -e '
+		my ($how, $path, @ops) = @ARGV;
+		my %modes = (ro => O_RDONLY, rw => O_RDWR,
+			"ro+" => O_RDONLY | O_NONBLOCK, "rw+" => O_RDWR | O_NONBLOCK);
+		my $f;
+		alarm 60; # ends a test that would wait for ever
+		($how eq "fd" ? open($f, "+<&=", $path) : sysopen($f, $path, $modes{$how}))
+			or die "$path: $!\n";
+		sub name { my ($name) = grep { $!{$_} } sort keys %!; $name }
+		sub run {
+			my $op = shift;
+			if ($op =~ /^read(?::(\d+))?\z/) {
+				my $n = sysread($f, my $bytes, $1 // 65536);
+				$bytes = name() unless defined $n;
+				$bytes =~ s/\n/\\n/g;
+				return "[$bytes]";
+			}
+			return fcntl($f, F_SETFL, $op eq "+" ? O_NONBLOCK : 0) && () if $op =~ /^[+-]\z/;
+			return defined syswrite($f, "$op\n") ? "ok" : name();
+		}
+		print join(" ", map { run($_) } @ops), "\n";
+	' "$@"
+}
+
+# reader OUT FILE - a process in the background, $READER, that follows FILE into OUT.
+reader() {
+	spawn cat "$2" >"$1"
+	READER=$!
+}
+
+# waiting COUNT [STATS] - as many reads of group g wait: a condition for wait_until.
+waiting() { has "${2:-$G/stats}" "^waiting $1\$"; }
