@@ -34,6 +34,7 @@ int letter_write(struct store *store, const struct cursor *cursor, int64_t offse
 			return conn_fail(writer, SQLITE_IOERR);
 	}
 	segment_message(segment, offset, &from, &to);
+	to -= to > from && segment->data[to - 1] == '\n'; /* no part of the payload */
 	stmt = conn_stmt(writer, STMT_LETTER_INSERT);
 	bind_int(stmt, 1, (int64_t)cursor->group->item.id);
 	bind_int(stmt, 2, (int64_t)partition->item.id);
@@ -223,7 +224,7 @@ void store_letter_push(struct item *group, uint64_t id, struct item *partition,
 	error = letter_row(conn, stmt, &info);
 	if (!error) {
 		name = info.partition;
-		messages.data = malloc(info.size ? info.size : 1);
+		messages.data = malloc(info.size + 1);
 		messages.ends = malloc(sizeof(*messages.ends));
 	}
 	stmt = conn_stmt(conn, STMT_LETTER_DATA);
@@ -244,8 +245,9 @@ void store_letter_push(struct item *group, uint64_t id, struct item *partition,
 		messages_free(&messages);
 		job_refuse(done, arg, error);
 	} else {
-		messages.size = info.size;
-		messages.ends[0] = (uint32_t)info.size;
+		messages.data[info.size] = '\n';
+		messages.size = info.size + 1;
+		messages.ends[0] = (uint32_t)messages.size;
 		messages.count = 1;
 		push_letter(group, id, partition, name, &messages, done, arg);
 	}

@@ -31,7 +31,10 @@ static size_t member_rows_locked(struct reader *reader, struct member *rows)
 		rows[count].partition = store_get(&cursor->partition->item);
 		rows[count].from = committed + 1;
 		rows[count].to =
-			cursor->delivered > committed ? cursor->delivered : committed + 1;
+			reader->flags & READER_LEASED ? span->end : span->next - 1;
+		if (rows[count].to <=
+		    committed) /* the first is not read to its end yet */
+			rows[count].to = committed + 1;
 		rows[count].lease_us = lease_left_locked(cursor);
 		count++;
 	}

@@ -444,7 +444,7 @@ struct reader {
 	/* For store_wait() and store_readable(). */
 	store_wake wake, watch;
 	void *wake_arg, *watch_arg;
-	enum { WAIT_NOT, WAIT_LISTED, WAIT_WOKEN } wait;
+	enum { WAIT_NOT, WAIT_RECORD, WAIT_LISTED, WAIT_WOKEN } wait;
 	TAILQ_ENTRY(reader) wait_entry; /* of its cursor or group, or the store's woken */
 	/* LEASED: the job that records its span, or what became of it. */
 	struct lease_job *recording;

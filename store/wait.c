@@ -29,9 +29,10 @@ static void unlist_locked(struct reader *reader)
 
 void wait_wake_locked(struct reader *reader)
 {
-	if (reader->wait != WAIT_LISTED)
+	if (reader->wait != WAIT_LISTED && reader->wait != WAIT_RECORD)
 		return;
-	unlist_locked(reader);
+	if (reader->wait == WAIT_LISTED)
+		unlist_locked(reader);
 	reader->wait = WAIT_WOKEN;
 	TAILQ_INSERT_TAIL(&reader->store->woken, reader, wait_entry);
 }
@@ -122,7 +123,10 @@ int store_wait(struct reader *reader, store_wake wake, void *arg)
 	if (!ready) {
 		reader->wake = wake;
 		reader->wake_arg = arg;
-		reader->wait = WAIT_LISTED;
+		/* What waits for a record of its own would do nothing with a message. */
+		reader->wait = reader->recording ? WAIT_RECORD : WAIT_LISTED;
+	}
+	if (!ready && reader->wait == WAIT_LISTED) {
 		if (reader->partition)
 			TAILQ_INSERT_TAIL(
 				&cursor_locked(group, partition_of(reader->partition))
@@ -151,7 +155,7 @@ bool store_wait_cancel(struct reader *reader)
 			wait_ready_locked(
 				cursor_locked(group, partition_of(reader->partition)));
 		wait_next_locked(group);
-	} else {
+	} else if (reader->wait == WAIT_NOT) {
 		ours = false;
 	}
 	reader->wait = WAIT_NOT;

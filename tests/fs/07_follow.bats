@@ -236,8 +236,9 @@ for i in range(3):
 	start
 	queue
 	polls '
-push("abc\ndef\n")
 fd = os.open(path, os.O_RDONLY)
+while ready(fd, 0): os.read(fd, 100)
+push("abc\ndef\n")
 text = b""
 while not text.endswith(b"abc\ndef\n"):
     assert ready(fd, 1000), text
