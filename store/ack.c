@@ -329,7 +329,7 @@ void store_ack(struct reader *reader, enum ack_verb verb, int64_t offset, const 
 
 	pthread_mutex_lock(&store->state);
 	result.error = verb_check_locked(reader, verb, offset, &span, &text);
-	if (!result.error) {
+	if (!result.error && span) {
 		job = lease_job_new(span->cursor, verbs[verb], done, arg);
 		result.error = job ? 0 : -ENOMEM;
 	}

@@ -49,7 +49,7 @@ static const struct setting_type {
 				    true,
 				    { 300, 300 },
 				    0,
-				    366 * 86400,
+				    366LL * 86400,
 				    DURATION_TEXT ", or 0 for while the file is open" },
 	[SETTING_RETRY_LIMIT] = { "retry_limit",
 				  COUNT,
@@ -71,7 +71,7 @@ static const struct setting_type {
 					  true,
 					  { 0, 0 },
 					  0,
-					  30 * 86400,
+					  30LL * 86400,
 					  DURATION_TEXT ", or two as least:greatest" },
 };
 

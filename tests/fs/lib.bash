@@ -341,5 +341,14 @@ reader() {
 	READER=$!
 }
 
+# setting DIRECTORY KEY VALUE - sets it, of a queue or a group.
+setting() { echo "$3" >"$1/config/$2"; }
+
+# stat_of STATS KEY - the value of that line.
+stat_of() { sed -n "s/^$2 //p" "$1"; }
+
+# letters [GROUP] - the names in dlq/, apart by blanks, in the order of the listing.
+letters() { ls -U "${1:-$G}/dlq" | paste -sd ' '; }
+
 # waiting COUNT [STATS] - as many reads of group g wait: a condition for wait_until.
 waiting() { has "${2:-$G/stats}" "^waiting $1\$"; }
