@@ -33,10 +33,13 @@ int why_not(struct store_why *why, int error, const char *format, ...)
 void refuse(fuse_req_t req, struct node *node, const char *name, int error,
 	    const char *why)
 {
-	char *path = place_path(&node->place, name);
+	char *path;
 
-	errors_add(node->mount, fuse_req_ctx(req), path, error, why);
-	free(path);
+	if (errors_wants(error, why)) {
+		path = place_path(&node->place, name);
+		errors_add(node->mount, fuse_req_ctx(req), path, error, why);
+		free(path);
+	}
 	fuse_reply_err(req, -error);
 }
 
@@ -88,6 +91,19 @@ void call_success_plain(struct call *call, const struct store_result *result)
 	fuse_reply_err(call->req, 0);
 }
 
+double attr_timeout(const struct node *node)
+{
+	const struct place *place = &node->place;
+
+	/* A mirrored directory's mode changes with the one that it mirrors. */
+	if (!place->file)
+		return place->dir == &dirs[DIR_PARTITION_GROUPS] ||
+				       place->dir == &dirs[DIR_PARTITION_GROUP]
+			       ? 0
+			       : ATTR_TIMEOUT;
+	return place->file->ops->flags & FILE_GROWS ? 0 : ATTR_TIMEOUT;
+}
+
 void reply_entry(fuse_req_t req, struct mount *mount, struct place *place)
 {
 	const struct fuse_ctx *who = fuse_req_ctx(req);
@@ -102,8 +118,7 @@ void reply_entry(fuse_req_t req, struct mount *mount, struct place *place)
 	file = node->place.file != NULL;
 	entry.ino = node_ino(node);
 	entry.entry_timeout = file ? 0 : DIR_TIMEOUT;
-	entry.attr_timeout =
-		file && (node->place.file->ops->flags & FILE_GROWS) ? 0 : ATTR_TIMEOUT;
+	entry.attr_timeout = attr_timeout(node);
 	node_stat(node, &entry.attr);
 	if (fuse_reply_entry(req, &entry) != 0)
 		node_forget(mount, node, 1);

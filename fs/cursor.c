@@ -10,6 +10,7 @@
  */
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,12 +65,21 @@ static int cursor_text(const struct place *place, FILE *out)
 				: text_of_queue(place->group, out);
 }
 
+/* A queue's has none: a stat must not ask all partitions. */
+static void cursor_stat(struct node *node, struct stat *st)
+{
+	if (node->place.partition)
+		text_stat(node, st);
+}
+
 static int cursor_open(struct handle *handle, struct call *call)
 {
 	struct cursor_file *file = calloc(1, sizeof(*file));
-	int error = file ? text_make(&handle->node->place, &file->text) : -ENOMEM;
+	int error = file ? 0 : -ENOMEM;
 
 	(void)call;
+	if (!error && (handle->flags & O_ACCMODE) != O_WRONLY)
+		error = text_make(&handle->node->place, &file->text);
 	if (error) {
 		free(file);
 		return error;
@@ -353,7 +363,7 @@ static void cursor_close(struct handle *handle)
 
 const struct file_ops cursor_file = {
 	.flags = FILE_GROWS,
-	.stat = text_stat,
+	.stat = cursor_stat,
 	.text = cursor_text,
 	.open = cursor_open,
 	.read = cursor_read,

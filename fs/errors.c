@@ -35,6 +35,11 @@ static const char *general(int error)
 	return strerror(error);
 }
 
+bool errors_wants(int error, const char *why)
+{
+	return (error != -ENOENT || *why) && error != -EAGAIN && error != -EINTR;
+}
+
 void errors_add(struct mount *mount, const struct fuse_ctx *who, const char *path,
 		int error, const char *why)
 {
@@ -43,10 +48,6 @@ void errors_add(struct mount *mount, const struct fuse_ctx *who, const char *pat
 	char time[TIME_TEXT_SIZE], *text, *old;
 	const char *name = strerrorname_np(-error);
 
-	if (error == -ENOENT && !*why)
-		return;
-	if (error == -EAGAIN || error == -EINTR)
-		return;
 	time_print(store_now(mount->store), time);
 	if (asprintf(&text, "%s %u %d %s: %s: %s\n", time, who->uid, who->pid,
 		     path ? path : "?", name ? name : "?",

@@ -50,7 +50,8 @@ struct errors {
 	uint64_t next; /* number of the next line; it goes to next % ERRORS_KEPT */
 };
 
-/* Adds a line unless this error is none of the user's doing (ENOENT, EAGAIN, EINTR). */
+/* A missing name, EAGAIN and EINTR are no refusals. */
+bool errors_wants(int error, const char *why);
 void errors_add(struct mount *mount, const struct fuse_ctx *who, const char *path,
 		int error, const char *why);
 
@@ -310,6 +311,7 @@ enum thread_buffer {
 };
 char *thread_buffer(size_t size, enum thread_buffer which);
 
+double attr_timeout(const struct node *node); /* seconds */
 void reply_entry(fuse_req_t req, struct mount *mount, struct place *place);
 void reply_open(struct call *call, const struct store_result *result);
 

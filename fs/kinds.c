@@ -371,7 +371,7 @@ static const struct children groups = {
 	.make = items_make,
 	.drop = items_drop,
 };
-/* partitions/<p>/groups/ mirrors the queue's groups. */
+/* partitions/<p>/groups/ mirrors the queue's groups, with their owners and modes. */
 static const struct children mirrored_groups = {
 	.item = ITEM_GROUP,
 	.dir = DIR_PARTITION_GROUP,
@@ -417,8 +417,8 @@ const struct dir_kind dirs[DIR_COUNT] = {
 	[DIR_PARTITION] = { DIR_PARTITIONS, NULL, ITEM_PARTITION, PARTITION_DIR, NULL },
 	[DIR_SEGMENTS] = { DIR_PARTITION, "segments", ITEM_PARTITION, PARTITION_SEGMENTS,
 			   &segments },
-	[DIR_PARTITION_GROUPS] = { DIR_PARTITION, "groups", ITEM_PARTITION,
-				   PARTITION_GROUPS, &mirrored_groups },
+	[DIR_PARTITION_GROUPS] = { DIR_PARTITION, "groups", ITEM_QUEUE, QUEUE_GROUPS,
+				   &mirrored_groups },
 	[DIR_PARTITION_GROUP] = { DIR_PARTITION_GROUPS, NULL, ITEM_GROUP, GROUP_DIR,
 				  NULL },
 };

@@ -285,8 +285,8 @@ void mount_end(struct mount *mount)
 	struct handle *handle;
 	struct node *node;
 
-	store_settle(mount->store); /* parked calls use nodes and handles */
-	park_end(mount);
+	park_end(mount); /* its notifier may be the one that commits just now */
+	store_settle(mount->store); /* calls that wait use nodes and handles */
 	while ((handle = TAILQ_FIRST(&mount->handles))) {
 		const struct file_kind *file = handle->node->place.file;
 		if (file->ops->close)

@@ -95,13 +95,6 @@ static void ops_forget_multi(fuse_req_t req, size_t count,
 	fuse_reply_none(req);
 }
 
-static double attr_timeout(const struct node *node)
-{
-	const struct file_kind *file = node->place.file;
-
-	return file && (file->ops->flags & FILE_GROWS) ? 0 : 1.0;
-}
-
 static void reply_attr(fuse_req_t req, struct node *node)
 {
 	struct stat st;
@@ -291,10 +284,12 @@ static void ops_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
 	struct place source;
 	int got;
 
-	(void)flags;
 	if (!call)
 		return;
-	got = place_find(in->mount, &in->place, name, &source);
+	if (flags & ~(unsigned)RENAME_NOREPLACE)
+		got = why_not(&call->why, -EINVAL, "nothing here can be exchanged");
+	else
+		got = place_find(in->mount, &in->place, name, &source);
 	if (!got) {
 		got = rename_to(call, &source, node_at(req, new_parent), new_name);
 		place_put(&source);

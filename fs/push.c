@@ -18,7 +18,8 @@
 #include "fs.h"
 
 /* The kernel cuts a long write(2); after a refusal the writer sees a short count and sends
- * the refused request again, from its first byte. This many bytes tell it from a new one. */
+ * the refused request again, from its first byte, and the kernel cuts it as before. Its size
+ * and this many bytes tell it from a new one. */
 #define REFUSED_KEPT 256
 
 struct push {
@@ -26,8 +27,8 @@ struct push {
 	char *tail;
 	size_t tail_size, tail_room;
 	uint64_t tail_owner;
-	char refused[REFUSED_KEPT];
-	size_t refused_size;
+	char refused[REFUSED_KEPT]; /* its beginning */
+	size_t refused_size;	    /* of the whole request */
 };
 
 /* A write under way: what becomes of the tail when the store has answered. */
@@ -214,8 +215,8 @@ static int refuse_too_long_locked(struct push *push, struct call *call, const ch
 				  size_t size)
 {
 	tail_drop_locked(push);
-	push->refused_size = size < REFUSED_KEPT ? size : REFUSED_KEPT;
-	memcpy(push->refused, data, push->refused_size);
+	push->refused_size = size;
+	memcpy(push->refused, data, size < REFUSED_KEPT ? size : REFUSED_KEPT);
 	return why_not(
 		&call->why, -EMSGSIZE,
 		"a message is longer than max_message_bytes, which is %u; nothing of it "
@@ -225,9 +226,10 @@ static int refuse_too_long_locked(struct push *push, struct call *call, const ch
 
 static bool refused_again_locked(struct push *push, const char *data, size_t size)
 {
-	size_t kept = push->refused_size < size ? push->refused_size : size;
+	size_t kept = size < REFUSED_KEPT ? size : REFUSED_KEPT;
 
-	return push->refused_size > 0 && memcmp(push->refused, data, kept) == 0;
+	return push->refused_size == size && size > 0 &&
+	       memcmp(push->refused, data, kept) == 0;
 }
 
 static ssize_t push_write(struct handle *handle, struct call *call, const char *data,
@@ -317,8 +319,12 @@ static void push_close(struct handle *handle)
 			write->who.uid = handle->node->uid;
 			write->path = place_path(&handle->node->place, NULL);
 			submit(handle->node, &messages, release_done, write);
-		} else if (write) {
-			push_write_free(write);
+		} else {
+			errors_add(handle->node->mount,
+				   &(struct fuse_ctx){ .uid = handle->node->uid }, "push",
+				   -ENOMEM, "an unfinished last line was lost");
+			if (write)
+				push_write_free(write);
 		}
 	}
 	tail_drop_locked(push);

@@ -26,6 +26,8 @@ struct lease_job {
 	struct job job;
 	enum lease_verb verb;
 	struct item *group, *partition; /* references */
+	struct cursor *cursor;		/* pinned: neither can be dropped */
+	int64_t head;			/* committed + 1 when it was asked for */
 	struct reader *reader;		/* NULL: it has closed, or LEASE_DEAD */
 	uint32_t epoch;
 	bool single;
@@ -36,11 +38,6 @@ struct lease_job {
 	char why[200];
 };
 
-static struct cursor *job_cursor(const struct lease_job *job)
-{
-	return cursor_locked(group_of(job->group), partition_of(job->partition));
-}
-
 /* ---- the state that comes after ------------------------------------------------------ */
 
 static void after_locked(struct lease_job *job, const struct cursor *cursor)
@@ -48,7 +45,7 @@ static void after_locked(struct lease_job *job, const struct cursor *cursor)
 	struct cursor_state *state = &job->state;
 	int64_t limit = setting_locked(cursor->group, SETTING_RETRY_LIMIT)->least;
 
-	*state = cursor_state_locked(cursor);
+	*state = cursor->applied ? *cursor->applied : cursor_state_locked(cursor);
 	job->letter = false;
 	switch (job->verb) {
 	case LEASE_RECORD:
@@ -66,12 +63,14 @@ static void after_locked(struct lease_job *job, const struct cursor *cursor)
 			state->delivered = state->committed;
 		break;
 	case LEASE_FAIL:
+		if (state->committed >= job->head)
+			break; /* rm was quicker */
 		state->failures++;
 		job->letter = state->failures > limit;
 		break;
 	case LEASE_DLQ:
 	case LEASE_DEAD:
-		job->letter = true;
+		job->letter = state->committed < job->head;
 		break;
 	}
 }
@@ -79,16 +78,13 @@ static void after_locked(struct lease_job *job, const struct cursor *cursor)
 static int lease_apply(struct store *store, struct job *base)
 {
 	struct lease_job *job = container_of(base, struct lease_job, job);
-	struct cursor *cursor = NULL;
+	struct cursor *cursor = job->cursor;
 	unsigned attempts;
 	int error = 0;
 
 	pthread_mutex_lock(&store->state);
-	job->stale = job->group->state != ITEM_LIVE || job->partition->state != ITEM_LIVE;
-	if (!job->stale) {
-		cursor = job_cursor(job);
-		job->stale = cursor->epoch != job->epoch || cursor->seeking;
-	}
+	job->stale = cursor->epoch != job->epoch || cursor->seeking ||
+		     (job->verb == LEASE_RECORD && !job->reader);
 	if (!job->stale)
 		after_locked(job, cursor);
 	attempts = job->state.attempts;
@@ -100,7 +96,21 @@ static int lease_apply(struct store *store, struct job *base)
 				     job->why);
 		cursor_pass(&job->state, job->state.committed + 1);
 	}
-	return error ? error : cursor_write(store, cursor, &job->state);
+	if (!error)
+		error = cursor_write(store, cursor, &job->state);
+	if (error)
+		return error;
+	pthread_mutex_lock(&store->state);
+	cursor->applied = &job->state;
+	cursor_ready_locked(cursor);
+	pthread_mutex_unlock(&store->state);
+	return 0;
+}
+
+static void applied_end_locked(struct lease_job *job)
+{
+	if (job->cursor->applied == &job->state)
+		job->cursor->applied = NULL;
 }
 
 /* ---- publishing ----------------------------------------------------------------------- */
@@ -109,16 +119,19 @@ static struct span *job_span_locked(const struct lease_job *job)
 {
 	struct span *span;
 
-	if (job->reader)
-		TAILQ_FOREACH(span, &job->reader->spans, entry)
-	if (span->epoch == job->epoch && span->cursor == job_cursor(job))
-		return span;
-	return NULL;
+	if (!job->reader)
+		return NULL;
+	TAILQ_FOREACH(span, &job->reader->spans, entry)
+	if (span->epoch == job->epoch && span->cursor == job->cursor)
+		break;
+	return span;
 }
 
 static void dying_end_locked(struct cursor *cursor)
 {
 	cursor->busy = false;
+	if (cursor_ready_locked(cursor)) /* a seek may have come in between */
+		wait_ready_locked(cursor);
 	/* A pop that waits for this may now have its end to say. */
 	if (--cursor->group->dying == 0)
 		wait_all_locked(cursor->group);
@@ -136,9 +149,10 @@ static void lease_publish_locked(struct store *store, struct job *base)
 {
 	struct lease_job *job = container_of(base, struct lease_job, job);
 	struct span *span = job_span_locked(job);
-	struct cursor *cursor = job_cursor(job);
+	struct cursor *cursor = job->cursor;
 
 	(void)store;
+	applied_end_locked(job);
 	lease_done_locked(job);
 	if (job->verb == LEASE_DEAD)
 		dying_end_locked(cursor);
@@ -166,8 +180,9 @@ static void lease_undo_locked(struct store *store, struct job *base)
 {
 	struct lease_job *job = container_of(base, struct lease_job, job);
 	struct span *span = job_span_locked(job);
-	struct cursor *cursor;
+	struct cursor *cursor = job->cursor;
 
+	applied_end_locked(job);
 	if (job->verb == LEASE_RECORD && job->reader && job->job.error) {
 		job->reader->record_error = job->job.error;
 		if (span)
@@ -175,19 +190,24 @@ static void lease_undo_locked(struct store *store, struct job *base)
 		lease_done_locked(job);
 	}
 	if (job->verb == LEASE_DEAD && job->job.error) {
-		cursor = job_cursor(job);
 		dying_end_locked(cursor);
 		/* Not at once again, while the disk is full. */
 		cursor->delayed = true;
 		alarm_set_locked(store, cursor, monotonic_us() + 1000000);
-		cursor_ready_locked(cursor);
 	}
+	if (cursor_ready_locked(cursor))
+		wait_ready_locked(cursor);
 }
 
 static void lease_job_free(struct job *base)
 {
 	struct lease_job *job = container_of(base, struct lease_job, job);
+	struct store *store = job->group->store;
 
+	pthread_mutex_lock(&store->state);
+	job->cursor->pins--;
+	job->cursor->group->jobs--;
+	pthread_mutex_unlock(&store->state);
 	store_put(job->partition);
 	store_put(job->group);
 	free(job);
@@ -225,6 +245,10 @@ static struct lease_job *lease_job_new(struct cursor *cursor, enum lease_verb ve
 	job->group = store_get(&cursor->group->item);
 	job->partition = store_get(&cursor->partition->item);
 	job->epoch = cursor->epoch;
+	job->cursor = cursor;
+	job->head = cursor->committed + 1;
+	cursor->pins++;
+	cursor->group->jobs++;
 	return job;
 }
 
@@ -296,7 +320,7 @@ static int verb_check_locked(struct reader *reader, enum ack_verb verb, int64_t 
 			why, -ESTALE,
 			"the lease was lost, to a seek or because it had ended; what "
 			"was read here is not acked; read on to claim anew");
-	committed = cursor_committed_locked(span->cursor);
+	committed = span->cursor->committed; /* rm may have passed what was returned */
 	returned = span->next - 1;
 	if (verb == ACK_TO && offset > returned)
 		return why_set(why, -ERANGE,

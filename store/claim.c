@@ -65,6 +65,8 @@ static int64_t delay_us(const struct group *group, unsigned attempts)
 		setting_locked(group, SETTING_RETRY_DELAY_SECONDS);
 	int64_t seconds = delay->least;
 
+	if (seconds == 0)
+		return 0;
 	for (unsigned i = 1; i < attempts && seconds < delay->greatest; i++)
 		seconds *= 2;
 	return (seconds < delay->greatest ? seconds : delay->greatest) * SECOND_US;
@@ -92,7 +94,9 @@ void span_release_locked(struct reader *reader, struct span *span, bool pause)
 	if (reader->begun == span)
 		reader->begun = NULL;
 	free(span);
-	cursor_ready_locked(cursor);
+	/* Those of the queue are woken by wait_next_locked(). */
+	if (cursor_ready_locked(cursor) && !TAILQ_EMPTY(&cursor->waiting))
+		wait_wake_locked(TAILQ_FIRST(&cursor->waiting));
 }
 
 static void release_all_locked(struct reader *reader)
@@ -146,6 +150,7 @@ static struct span *claim_locked(struct reader *reader, struct cursor *cursor)
 	cursor->skipped_count += (uint64_t)(state.committed - cursor->committed);
 	cursor_set_locked(cursor, &state);
 	cursor->held = true;
+	cursor->holder = reader;
 	cursor->overdue = false;
 	cursor->epoch++;
 	cursor->pins++;
@@ -406,8 +411,9 @@ static int begin_locked(struct reader *reader)
 		reader->ended = false;
 		return 1;
 	}
-	if (span && !span_live_locked(span)) {
-		release_all_locked(reader); /* lost: claims anew */
+	if (span && (!span_live_locked(span) ||
+		     cursor_committed_locked(span->cursor) >= span->end)) {
+		release_all_locked(reader); /* lost, or passed by rm: claims anew */
 		return 0;
 	}
 	if (!(reader->flags & READER_LEASED) || !span || span->next <= span->end)
@@ -525,7 +531,8 @@ void store_unread(struct reader *reader)
 	    cursor->committed == reader->undo_to && !cursor->busy) {
 		cursor_set_locked(cursor, &reader->undo_from);
 		cursor_dirty_locked(cursor);
-		cursor_ready_locked(cursor);
+		if (cursor_ready_locked(cursor))
+			wait_ready_locked(cursor);
 	}
 	undo_forget_locked(reader);
 	wait_next_locked(group_of(reader->group));

@@ -319,6 +319,8 @@ static void role_run(struct store *store, bool background)
 
 	for (;;) {
 		pthread_mutex_lock(&store->state);
+		if (background) /* the timer thread may be kept here for long */
+			alarms_ring_locked(store);
 		any = batch_take_locked(store, &batch);
 		if (!any && !(background && store->shrinking)) {
 			store->committing = false;

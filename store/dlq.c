@@ -31,7 +31,7 @@ int letter_write(struct store *store, const struct cursor *cursor, int64_t offse
 		if (got == -ENOENT)
 			return 0; /* rm was quicker: there is nothing to keep */
 		if (got)
-			return conn_fail(writer, SQLITE_IOERR);
+			return got; /* nothing was written: this job alone is refused */
 	}
 	segment_message(segment, offset, &from, &to);
 	to -= to > from && segment->data[to - 1] == '\n'; /* no part of the payload */

@@ -81,7 +81,7 @@ void cursor_free_locked(struct group *group, struct partition *partition)
 bool cursor_ready_locked(struct cursor *cursor)
 {
 	bool ready = cursor->partition->last > cursor_committed_locked(cursor) &&
-		     !cursor->busy && !cursor->delayed &&
+		     !cursor->busy && !cursor->applied && !cursor->delayed &&
 		     (!cursor->held || cursor->overdue);
 
 	if (ready == cursor->ready)

@@ -251,19 +251,6 @@ struct item *item_by_ids(struct store *store, uint64_t queue_id, uint64_t group_
 	return queue && group_id ? by_id(&queue_of(queue)->groups, group_id) : queue;
 }
 
-static struct item *group_by_id(struct store *store, uint64_t id)
-{
-	struct item *queue, *group;
-
-	names_each(&store->queues, i, queue)
-	{
-		group = by_id(&queue_of(queue)->groups, id);
-		if (group)
-			return group;
-	}
-	return NULL;
-}
-
 /* One row (id, name, access, queue...) becomes an item, known by name and id. */
 static int item_load(struct store *store, sqlite3_stmt *stmt, enum item_kind kind,
 		     struct item **out)
@@ -325,9 +312,10 @@ static int load_group(struct store *store, sqlite3_stmt *stmt)
 
 static int load_cursor(struct store *store, sqlite3_stmt *stmt)
 {
-	struct item *group = group_by_id(store, (uint64_t)sqlite3_column_int64(stmt, 0));
+	struct item *group = item_by_ids(store, (uint64_t)sqlite3_column_int64(stmt, 0),
+					 (uint64_t)sqlite3_column_int64(stmt, 1));
 	struct item *partition = group ? by_id(&queue_of(group->parent)->partitions,
-					       (uint64_t)sqlite3_column_int64(stmt, 1))
+					       (uint64_t)sqlite3_column_int64(stmt, 2))
 				       : NULL;
 	struct cursor *cursor;
 
@@ -335,10 +323,10 @@ static int load_cursor(struct store *store, sqlite3_stmt *stmt)
 		return -EIO;
 	cursor = cursor_locked(group_of(group), partition_of(partition));
 	cursor_set_locked(cursor, &(struct cursor_state){
-					  sqlite3_column_int64(stmt, 2),
 					  sqlite3_column_int64(stmt, 3),
-					  (unsigned)sqlite3_column_int64(stmt, 4),
-					  (unsigned)sqlite3_column_int64(stmt, 5) });
+					  sqlite3_column_int64(stmt, 4),
+					  (unsigned)sqlite3_column_int64(stmt, 5),
+					  (unsigned)sqlite3_column_int64(stmt, 6) });
 	cursor_ready_locked(cursor);
 	return 0;
 }
@@ -472,7 +460,7 @@ static void make_undo_locked(struct store *store, struct job *job)
 		return;
 	make->named = false;
 	if (item->kind == ITEM_PARTITION) {
-		partition_undo_locked(partition_of(item));
+		partition_undo_locked(partition_of(item), true);
 		return;
 	}
 	if (item->kind == ITEM_GROUP)
@@ -546,10 +534,10 @@ static int drop_check_locked(struct item *item, struct store_why *why)
 		return why_set(why, -ENOTEMPTY,
 			       "the partition holds messages; remove its segments first");
 	if (item->kind == ITEM_GROUP)
-		readers = group_of(item)->reader_count;
+		readers = group_of(item)->reader_count + group_of(item)->jobs;
 	if (queue)
 		names_each(&queue->groups, i, group) readers +=
-			group_of(group)->reader_count;
+			group_of(group)->reader_count + group_of(group)->jobs;
 	if (partition)
 		names_each(&queue_of(item->parent)->groups, i, group) readers +=
 			cursor_locked(group_of(group), partition)->pins;

@@ -81,19 +81,6 @@ void store_group_info(struct item *group, struct group_info *info)
 	pthread_mutex_unlock(&group->store->state);
 }
 
-/* Who holds a cursor; a group has few readers. */
-static struct reader *holder_locked(const struct cursor *cursor)
-{
-	struct reader *reader;
-	struct span *span;
-
-	TAILQ_FOREACH(reader, &cursor->group->readers, group_entry)
-	TAILQ_FOREACH(span, &reader->spans, entry)
-	if (span->cursor == cursor && span_live_locked(span))
-		return reader;
-	return NULL;
-}
-
 static int oldest_unread(struct item *partition, int64_t offset, int64_t *created_us)
 {
 	struct segment_info info;
@@ -112,7 +99,6 @@ int store_cursor_info(struct item *group, struct item *partition, struct cursor_
 {
 	struct store *store = group->store;
 	struct cursor_info info = { 0 };
-	struct reader *holder;
 	struct cursor *cursor;
 	int error = 0;
 
@@ -125,9 +111,8 @@ int store_cursor_info(struct item *group, struct item *partition, struct cursor_
 		info.last_offset = partition_of(partition)->last;
 		info.leased = cursor->held;
 		info.lease_us = cursor->held ? lease_left_locked(cursor) : 0;
-		holder = cursor->held ? holder_locked(cursor) : NULL;
-		if (holder)
-			info.holder = holder->who;
+		if (cursor->held)
+			info.holder = cursor->holder->who;
 		info.attempts = cursor->attempts;
 		info.failures = cursor->failures;
 		info.delivered = cursor->delivered_count;

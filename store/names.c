@@ -73,12 +73,13 @@ int names_add_locked(struct names *names, struct item *item)
 
 int names_reserve_locked(struct names *names, size_t more)
 {
-	size_t room = names->room;
+	/* Unborn ones are among count: all of them may be born by one commit. */
+	size_t need = names->count + names->holes + more, room = names->room;
 	struct item **by_id;
 
-	if (names->used + more <= room)
+	if (need <= room)
 		return 0;
-	while (room < names->used + more)
+	while (room < need)
 		room = room ? room * 2 : 8;
 	by_id = realloc(names->by_id, room * sizeof(struct item *));
 	if (!by_id)

@@ -100,13 +100,14 @@ void partition_born_locked(struct partition *partition)
 			  &partition->item);
 }
 
-void partition_undo_locked(struct partition *partition)
+void partition_undo_locked(struct partition *partition, bool applied)
 {
 	if (partition->item.state != ITEM_UNBORN)
 		return;
-	if (partition->prepared)
+	if (partition->prepared && (applied || partition->pending == 0)) {
 		cursors_drop_locked(partition);
-	partition->prepared = false;
+		partition->prepared = false;
+	}
 	if (partition->pending == 0) {
 		names_remove_locked(&queue_of(partition->item.parent)->partitions,
 				    &partition->item);

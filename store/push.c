@@ -196,6 +196,7 @@ static int push_apply(struct store *store, struct job *job)
 	for (unsigned i = 0; i < push->part_count && !error; i++) {
 		struct push_part *part = &push->parts[i];
 		struct partition *partition = part->partition;
+		push->applied = true;
 		if (partition->item.state == ITEM_UNBORN && !partition->prepared)
 			error = partition_insert(store, partition);
 		part->next = NULL;
@@ -227,8 +228,9 @@ static void push_undo_locked(struct store *store, struct job *job)
 	(void)store;
 	for (unsigned i = 0; i < push->part_count; i++) {
 		push->parts[i].partition->pending--;
-		partition_undo_locked(push->parts[i].partition);
+		partition_undo_locked(push->parts[i].partition, push->applied);
 	}
+	push->applied = false;
 }
 
 static void push_free(struct job *job)

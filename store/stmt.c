@@ -44,8 +44,8 @@ static const char *const texts[STMT_COUNT] = {
 	[STMT_GROUPS_OF_QUEUE_DELETE] = "DELETE FROM groups WHERE queue = ?1",
 
 	[STMT_CURSOR_ALL] =
-		"SELECT \"group\", partition, committed, delivered, attempts, "
-		"failures FROM cursors",
+		"SELECT queue, \"group\", partition, committed, delivered, attempts, "
+		"failures FROM cursors JOIN groups ON id = \"group\"",
 	[STMT_CURSOR_SET] =
 		"INSERT INTO cursors(\"group\", partition, committed, delivered, "
 		"attempts, "

@@ -262,11 +262,15 @@ struct cursor {
 	unsigned failures; /* of committed + 1, by `fail` */
 	uint32_t epoch;	   /* one per lease: an ack from an older one is refused */
 	uint32_t pins;	   /* spans that point here: a dropped partition waits for them */
-	bool held;	   /* leased, under epoch */
-	bool overdue;	   /* held, and may be taken */
-	bool delayed;	   /* not before its alarm */
-	bool seeking;	   /* a seek is being committed */
-	bool busy;	   /* its head is being dead-lettered: no claim until it is */
+	bool held;	   /* leased, under epoch, by holder */
+	struct reader *holder;
+	bool overdue; /* held, and may be taken */
+	bool delayed; /* not before its alarm */
+	bool seeking; /* a seek is being committed */
+	bool busy;    /* its head is being dead-lettered: no claim until it is */
+	/* What a verb of this batch has written and not published: the next one goes on from
+	 * there, and nobody claims meanwhile. */
+	const struct cursor_state *applied;
 	int64_t alarm_us; /* monotonic; when overdue is set or delayed ends, 0: no alarm */
 	int64_t hint;	  /* base of the segment last read */
 	bool ready;	  /* in the group's ready list */
@@ -293,6 +297,7 @@ struct group {
 	int64_t start_us;	    /* where it starts in a partition; INT64_MIN: all */
 	unsigned watch_count;	    /* readers with a watch */
 	unsigned dying;		    /* busy cursors */
+	unsigned jobs;		    /* lease jobs under way */
 };
 
 int partition_load(struct partition *partition, sqlite3_stmt *row);
@@ -306,8 +311,8 @@ struct item *partition_or_unborn_locked(struct item *queue, const char *name, in
 /* Before the commit: inserts the row and gets all that birth needs, so that it cannot fail. */
 int partition_insert(struct store *store, struct partition *partition);
 void partition_born_locked(struct partition *partition);
-void partition_undo_locked(
-	struct partition *partition); /* not committed: as before insert */
+/* Not committed, one push less is pending; applied: what it inserted is gone. */
+void partition_undo_locked(struct partition *partition, bool applied);
 void partition_gone_locked(struct partition *partition); /* its cursors and slot go */
 
 int group_insert(struct store *store, struct group *group);
@@ -524,6 +529,7 @@ struct push_job {
 	struct item
 		*letter_group; /* a reference: the dead letter that this pushes again */
 	uint64_t letter;
+	bool applied; /* its partitions were inserted, if new, by this batch */
 	unsigned part_count;
 	struct push_part parts[];
 };

@@ -160,7 +160,8 @@ bool store_wait_cancel(struct reader *reader)
 	}
 	reader->wait = WAIT_NOT;
 	pthread_mutex_unlock(&store->state);
-	wait_run(store);
+	if (ours) /* else this very wait may be listed again, and would be called here */
+		wait_run(store);
 	return ours;
 }
 

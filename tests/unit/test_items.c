@@ -451,7 +451,7 @@ static void test_access(void **state)
 		access_expect(test.queue, QUEUE_DIR, 7, 0777);
 		access_expect(test.queue, QUEUE_PARTITIONS, 7, 0755);
 		access_expect(test.queue, QUEUE_CONFIG, 7, 0755);
-		access_expect(test.partition, PARTITION_GROUPS, 7, 0755);
+		access_expect(test.partition, PARTITION_SEGMENTS, 7, 0755);
 		access_expect(test.group, GROUP_DLQ, 7, 0755);
 		reopen();
 	}
