@@ -187,11 +187,11 @@ static int row_parse(char *line, struct seek_row *row, struct store_why *why)
 {
 	char *tab = strchr(line, '\t');
 
+	row->partition = tab ? tab + 1 : line;
 	if (!tab)
 		return why_not(why, -EINVAL, "\"%.60s\" is no <offset><TAB><partition>",
 			       line);
 	*tab = '\0';
-	row->partition = tab + 1;
 	if (parse_integer(line, &row->committed) != 1)
 		return why_not(why, -EINVAL, "\"%.60s\" before the TAB is no offset",
 			       line);
@@ -224,7 +224,7 @@ static int row_add_locked(struct cursor_file *file, const struct seek_row *row)
 static int table_line_locked(struct handle *handle, struct cursor_file *file,
 			     struct store_why *why)
 {
-	struct seek_row row;
+	struct seek_row row = { 0 };
 	int error;
 
 	file->line[file->line_size] = '\0';

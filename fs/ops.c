@@ -71,7 +71,7 @@ static void ops_init(void *userdata, struct fuse_conn_info *conn)
 static void ops_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct node *in = node_at(req, parent);
-	struct place child;
+	struct place child = { 0 };
 	int error = place_find(in->mount, &in->place, name, &child);
 
 	if (error)
@@ -168,7 +168,7 @@ static void ops_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int set
 
 static void mkdir_success(struct call *call, const struct store_result *result)
 {
-	struct place child;
+	struct place child = { 0 };
 	int error = place_find(call->mount, &call->node->place, call->name, &child);
 
 	(void)result;
@@ -204,7 +204,7 @@ static void ops_remove(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct node *in = node_at(req, parent);
 	struct call *call = call_new(req, in, name, call_success_plain);
-	struct place child;
+	struct place child = { 0 };
 	int got;
 
 	if (!call)
@@ -261,7 +261,7 @@ static void ops_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const ch
 static int rename_to(struct call *call, const struct place *source, struct node *new_in,
 		     const char *new_name)
 {
-	struct place target;
+	struct place target = { 0 };
 	int got = -EPERM;
 
 	if (place_find(call->mount, &new_in->place, new_name, &target) == 0) {
@@ -281,7 +281,7 @@ static void ops_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
 {
 	struct node *in = node_at(req, parent);
 	struct call *call = call_new(req, in, name, call_success_plain);
-	struct place source;
+	struct place source = { 0 };
 	int got;
 
 	if (!call)

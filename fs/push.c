@@ -281,7 +281,7 @@ static int push_flush(struct handle *handle, struct call *call, uint64_t owner)
 	pthread_mutex_lock(&push->lock);
 	if (push->tail_size > 0 && push->tail_owner == owner) {
 		write = calloc(1, sizeof(*write));
-		error = write ? take_locked(push, NULL, 0, 0, write, &messages) : -ENOMEM;
+		error = write ? take_locked(push, "", 0, 0, write, &messages) : -ENOMEM;
 	}
 	pthread_mutex_unlock(&push->lock);
 	if (error || !write) {
@@ -314,7 +314,7 @@ static void push_close(struct handle *handle)
 
 	if (push->tail_size > 0) {
 		write = calloc(1, sizeof(*write));
-		if (write && take_locked(push, NULL, 0, 0, write, &messages) == 0) {
+		if (write && take_locked(push, "", 0, 0, write, &messages) == 0) {
 			write->mount = handle->node->mount;
 			write->who.uid = handle->node->uid;
 			write->path = place_path(&handle->node->place, NULL);

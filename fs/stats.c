@@ -48,7 +48,7 @@ static int partition_stats(const struct place *place, FILE *out)
 	store_partition_info(place->partition, &info);
 	fprintf(out, "first_offset %lld\nlast_offset %lld\nmessages %lld\nbytes %llu\n",
 		(long long)info.first_offset, (long long)info.last_offset,
-		(long long)(info.last_offset - info.first_offset + 1),
+		(long long)info.last_offset - (long long)info.first_offset + 1,
 		(unsigned long long)(info.end_position - info.first_position));
 	print_time(out, "modified_at", info.modified_us);
 	print_time(out, "made_at", info.made_us);
