@@ -141,13 +141,16 @@ TIDY := -*,clang-analyzer-*,bugprone-*,misc-redundant-expression,performance-*,$
 	-bugprone-easily-swappable-parameters,-bugprone-narrowing-conversions,$\
 	-bugprone-reserved-identifier,-bugprone-sizeof-expression,-performance-no-int-to-ptr,-bugprone-assignment-in-if-condition
 
+# cppcheck has to see what the macros of <sys/queue.h> are.
+QUEUE_H := $(firstword $(wildcard /usr/include/sys/queue.h /usr/include/*/sys/queue.h))
+
 lint:
 	clang-format --dry-run -Werror $(C_FILES) $(H_FILES)
 	clang-tidy --quiet --warnings-as-errors='*' --checks='$(TIDY)' \
 		$(filter-out fs/%,$(C_FILES)) -- -std=c11 $(DEFINES)
 	clang-tidy --quiet --warnings-as-errors='*' --checks='$(TIDY)' \
 		$(filter fs/%,$(C_FILES)) -- -std=c11 $(DEFINES) $(FUSE_VERSION)
-	cppcheck --quiet --std=c11 --library=posix,bsd --inline-suppr --error-exitcode=1 \
+	cppcheck --quiet --std=c11 --library=posix,bsd $(QUEUE_H:%=--include=%) --inline-suppr --error-exitcode=1 \
 		--enable=warning,performance,portability $(filter-out -isystem /usr%,$(DEFINES)) store fs tests
 
 format:
