@@ -182,10 +182,11 @@ static ssize_t consume_write(struct handle *handle, struct call *call, const cha
 	bool numbered;
 
 	(void)owner;
-	if (size <= VERB_MAX) {
-		memcpy(copy, data, size);
-		line = text_line(copy, size);
-	}
+	/* Of a long reason the beginning is kept. */
+	if (size > VERB_MAX)
+		size = VERB_MAX;
+	memcpy(copy, data, size);
+	line = text_line(copy, size);
 	verb = line ? verb_find(line, &rest) : NULL;
 	if (!verb)
 		return why_not(&call->why, -EINVAL, "a write here is one of " VERBS);

@@ -150,6 +150,7 @@ static void lease_publish_locked(struct store *store, struct job *base)
 	struct lease_job *job = container_of(base, struct lease_job, job);
 	struct span *span = job_span_locked(job);
 	struct cursor *cursor = job->cursor;
+	bool again;
 
 	(void)store;
 	applied_end_locked(job);
@@ -158,12 +159,16 @@ static void lease_publish_locked(struct store *store, struct job *base)
 		dying_end_locked(cursor);
 	if (job->stale)
 		return;
+	again = span && cursor->delivered >= span->next;
 	cursor_set_locked(cursor, &job->state);
 	cursor->dead_count += job->letter;
+	if (job->verb == LEASE_DEAD) { /* whoever held it, overdue, has lost it */
+		cursor->epoch++;
+		cursor_free_lease_locked(cursor, false);
+	}
 	if (span && job->verb == LEASE_RECORD) {
 		span->recorded = true;
-		(*(span->single ? &cursor->redelivered_count
-				: &cursor->delivered_count)) +=
+		(*(again ? &cursor->redelivered_count : &cursor->delivered_count)) +=
 			(uint64_t)(span->end - span->next + 1);
 	}
 	if (span && span->next <= job->state.committed)
@@ -337,6 +342,16 @@ static int verb_check_locked(struct reader *reader, enum ack_verb verb, int64_t 
 	return 0;
 }
 
+/* A text that was cut ends with a whole character. */
+static void trim_character(char *text, size_t size, const char *whole)
+{
+	if (!whole || !whole[size])
+		return;
+	while (size > 0 && ((unsigned char)whole[size] & 0xc0) == 0x80)
+		size--;
+	text[size] = '\0';
+}
+
 void store_ack(struct reader *reader, enum ack_verb verb, int64_t offset, const char *why,
 	       store_done done, void *arg)
 {
@@ -362,6 +377,7 @@ void store_ack(struct reader *reader, enum ack_verb verb, int64_t offset, const 
 		job->single = span->single;
 		job->to = verb == ACK_TO ? offset : span->next - 1;
 		snprintf(job->why, sizeof(job->why), "%s", why ? why : "");
+		trim_character(job->why, strlen(job->why), why);
 	}
 	pthread_mutex_unlock(&store->state);
 	if (job) {

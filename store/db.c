@@ -5,7 +5,7 @@
  * 1. There is one writing connection, used by the committing role alone: nobody inside
  *    ever meets SQLITE_BUSY.
  * 2. Reading connections come from a pool, each for one short call under the gate's read
- *    side. A truncating checkpoint takes the write side, so it finds no reader of ours and
+ *    side. A restarting checkpoint takes the write side, so it finds no reader of ours and
  *    the WAL stays bounded however steadily readers come (section 13, wal_limit).
  */
 #include <stdlib.h>
@@ -97,7 +97,8 @@ static int checkpoint(struct store *store, int mode)
 				   : conn_fail(store->writer, code);
 }
 
-static int checkpoint_truncating(struct store *store)
+/* The WAL starts anew; mode says whether its file is also cut. */
+static int checkpoint_whole(struct store *store, int mode)
 {
 	int error = checkpoint(store, SQLITE_CHECKPOINT_PASSIVE);
 
@@ -106,7 +107,7 @@ static int checkpoint_truncating(struct store *store)
 	/* Most is copied by now, while readers went on: what they wait for is short. */
 	pthread_rwlock_wrlock(&store->gate);
 	sqlite3_busy_timeout(store->writer->db, 0);
-	error = checkpoint(store, SQLITE_CHECKPOINT_TRUNCATE);
+	error = checkpoint(store, mode);
 	sqlite3_busy_timeout(store->writer->db, 10000);
 	pthread_rwlock_unlock(&store->gate);
 	return error;
@@ -114,19 +115,23 @@ static int checkpoint_truncating(struct store *store)
 
 void db_checkpoint(struct store *store, bool anyway)
 {
-	int error;
+	int error, mode = SQLITE_CHECKPOINT_RESTART;
 
 	if (store->wal_bytes == 0 ||
 	    (!anyway && (store->wal_bytes < store->wal_limit_bytes ||
 			 store->wal_bytes < store->wal_retry_bytes)))
 		return;
+	/* Writing over what is there costs half of what growing a file does, so the file is
+	 * cut only when it is far too large or its room is wanted. */
+	if (anyway || store->full || store->wal_bytes > 2 * store->wal_limit_bytes)
+		mode = SQLITE_CHECKPOINT_TRUNCATE;
 	conn_error_clear(store->writer);
-	error = checkpoint_truncating(store);
+	error = checkpoint_whole(store, mode);
 	if (error == -ENOSPC && !store->full) {
 		/* What is in the WAL is durable there; copying it may take the reserve. */
 		reserve_free(store);
 		store->full = true;
-		error = checkpoint_truncating(store);
+		error = checkpoint_whole(store, mode);
 	}
 	if (error) {
 		store->wal_retry_bytes = store->wal_bytes + store->wal_limit_bytes / 4;

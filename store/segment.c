@@ -15,6 +15,7 @@
 #include "store_int.h"
 
 #define CACHE_BYTES (8u << 20)
+#define SEGMENT_OVERHEAD 64    /* of three allocations */
 #define RUN_BYTES (256u << 10) /* how far a load reads on */
 #define RUN_SEGMENTS 256
 #define SEGMENT_SIZE_LIMIT (1u << 30) /* more than a commit can make */
@@ -82,7 +83,8 @@ static size_t weight(const struct segment *segment)
 {
 	int64_t count = segment->info.end_offset - segment->info.base_offset + 1;
 
-	return sizeof(*segment) + segment->info.size + (size_t)count * sizeof(uint32_t);
+	return sizeof(*segment) + SEGMENT_OVERHEAD + segment->info.size +
+	       (size_t)count * sizeof(uint32_t);
 }
 
 static struct segment *cached_locked(struct store *store, uint64_t partition,

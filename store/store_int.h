@@ -7,7 +7,7 @@
  *           segment cache, the queue of jobs. Functions that need it end in _locked.
  *   pool    the list of idle reading connections.
  *   gate    (read/write) is no leaf: a reading connection is used under its read side, so
- *           that a truncating checkpoint, which takes the write side, finds no reader.
+ *           that a checkpoint that restarts the WAL and takes the write side finds none.
  * Committing is a role, not a lock: store->committing says that a thread has it. Only its
  * holder uses the writing connection and changes what is committed, so it may read that
  * state without `state`.
@@ -119,7 +119,7 @@ int db_read_begin(struct store *store, struct conn **conn);
 void db_read_end(struct store *store, struct conn *conn);
 
 int db_sync_wal(struct store *store);
-/* The committing role: truncates the WAL if it is past its limit, or `anyway`. */
+/* The committing role: empties the WAL if it is past its limit; `anyway`: and cuts it. */
 void db_checkpoint(struct store *store, bool anyway);
 
 /* ---- schema.c: tables as text, version, migration --------------------------------- */
@@ -361,7 +361,7 @@ TAILQ_HEAD(segment_list, segment);
 #define SEGMENT_INLINE_MAX 1900 /* ends and data; a row of segments then fits a page */
 
 struct segment_cache {
-	struct segment *buckets[4096];
+	struct segment *buckets[16384];
 	struct segment_list lru; /* the most recently used last */
 	size_t bytes;
 };

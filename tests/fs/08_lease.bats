@@ -14,9 +14,6 @@ overdue() {
 	[[ $end == 2* && ! $end > $(now) ]]
 }
 
-# leased FROM-TO - that is what somebody holds: a condition for wait_until.
-leased() { has "$G/members" "	$1	"; }
-
 # member OUT FILE OP... - a process in the background, $READER, that runs these on a handle
 # of its own (read and lines to write), writes what it read to OUT and stays.
 member() {
@@ -36,7 +33,7 @@ member() {
 mark() { began=$(date +%s%3N); }
 elapsed_ms() { echo $(($(date +%s%3N) - began)); }
 
-# ---- reading ----------------------------------------------------------------------------
+# ---- reading ---------------------------------------------------------------------------
 
 @test "follow read-write: reading on before acking is EBUSY, after it the next message" {
 	start
@@ -120,7 +117,7 @@ elapsed_ms() { echo $(($(date +%s%3N) - began)); }
 	is "$(handle rw+ "$G/follow" read ack read ack read)" '[a1\na2\n] ok [b1\n] ok [EAGAIN]'
 }
 
-# ---- ack ---------------------------------------------------------------------------------
+# ---- ack -------------------------------------------------------------------------------
 
 @test "ack N acks up to N, what is not named stays leased" {
 	start
@@ -241,7 +238,7 @@ elapsed_ms() { echo $(($(date +%s%3N) - began)); }
 	is "$REPLY $(cat "$PG/cursor")" '3 2'
 }
 
-# ---- retry --------------------------------------------------------------------------------
+# ---- retry -----------------------------------------------------------------------------
 
 @test "retry hands back the rest, which comes again in one span" {
 	start
@@ -290,7 +287,7 @@ elapsed_ms() { echo $(($(date +%s%3N) - began)); }
 	is "$(handle rw "$G/follow" read:3 retry read read)" '[hel] ok [lo\n] [hello\n]'
 }
 
-# ---- fail ---------------------------------------------------------------------------------
+# ---- fail ------------------------------------------------------------------------------
 
 @test "fail hands back; past retry_limit (3) the message is a dead letter" {
 	start
@@ -375,7 +372,7 @@ elapsed_ms() { echo $(($(date +%s%3N) - began)); }
 	is "$(letters)" default@0
 }
 
-# ---- dlq and extend -------------------------------------------------------------------------
+# ---- dlq and extend --------------------------------------------------------------------
 
 @test "dlq makes the head a dead letter and goes on" {
 	start
@@ -422,6 +419,16 @@ elapsed_ms() { echo $(($(date +%s%3N) - began)); }
 	pops_soon "$G/pop" 3
 }
 
+@test "a message of which a part was read can be failed or given up, and is finished" {
+	start
+	queue
+	setting "$G" retry_limit 1
+	push "$Q" hello other
+	is "$(handle rw "$G/follow" read:3 fail read read:3 'dlq torn' read read ack)" \
+		'[hel] ok [lo\n] [hel] ok [lo\n] [other\n] ok'
+	is "$(letters) $(cat "$G/dlq/default@0")" 'default@0 hello'
+}
+
 @test "extend <seconds> moves the end of the lease" {
 	start
 	queue
@@ -453,7 +460,7 @@ elapsed_ms() { echo $(($(date +%s%3N) - began)); }
 	is "$(handle fd "$fd" ack)" ok
 }
 
-# ---- the end of a lease ----------------------------------------------------------------------
+# ---- the end of a lease ----------------------------------------------------------------
 
 @test "past lease_seconds the holder acks and reads on until the span is taken" {
 	start
@@ -519,6 +526,25 @@ elapsed_ms() { echo $(($(date +%s%3N) - began)); }
 	is "$(handle fd "$other" ack)" ok
 }
 
+@test "rm of the segment of what is leased: the ack is taken, the next read goes on behind" {
+	start
+	queue
+	setting "$G" batch 3
+	push "$Q" 1 2 3 4 5
+	local fd
+	exec {fd}<>"$G/follow"
+	is "$(handle fd "$fd" read:2)" '[1\n]'
+	rm "$(segment "$P" 0)"
+	rm "$(segment "$P" 1)"
+	is "$(handle fd "$fd" read ack read)" '[3\n] ok [4\n5\n]'
+	rm "$(segment "$P" 2)"
+	rm "$(segment "$P" 3)"
+	rm "$(segment "$P" 4)"
+	is "$(handle fd "$fd" ack)" ok
+	push "$Q" 6
+	is "$(handle fd "$fd" read ack)" '[6\n] ok'
+}
+
 @test "lease_seconds 0: while the handle is open" {
 	start
 	queue
@@ -565,7 +591,7 @@ elapsed_ms() { echo $(($(date +%s%3N) - began)); }
 	is "$(cat "$PG/cursor")" 0
 }
 
-# ---- giving back -------------------------------------------------------------------------------
+# ---- giving back -----------------------------------------------------------------------
 
 @test "what was not acked when a handle closes is redelivered at once, in order" {
 	start
@@ -636,7 +662,7 @@ elapsed_ms() { echo $(($(date +%s%3N) - began)); }
 	is "$(handle rw "$G/follow" read ack read ack read)" '[1\n] ok [2\n] ok [3\n4\n]'
 }
 
-# ---- max_deliveries ------------------------------------------------------------------------------
+# ---- max_deliveries --------------------------------------------------------------------
 
 @test "attempts of a leased handle survive kill -9 of the daemon: max_deliveries counts them" {
 	start
@@ -656,6 +682,24 @@ elapsed_ms() { echo $(($(date +%s%3N) - began)); }
 	is "$(letters)" default@0
 	is "$(attribute "$G/dlq/default@0" attempts)" 2
 	grep -q . <<<"$(attribute "$G/dlq/default@0" error)"
+}
+
+@test "a message that is dead-lettered while its overdue holder hangs is lost to it: ESTALE" {
+	start
+	queue
+	setting "$G" lease_seconds 1
+	setting "$G" max_deliveries 1
+	push "$Q" 1
+	local fd
+	exec {fd}<>"$G/follow"
+	is "$(handle fd "$fd" read)" '[1\n]'
+	wait_until overdue
+	is "$(cat "$G/pop")" ''
+	is "$(letters)" default@0
+	is "$(handle fd "$fd" ack fail)" 'ESTALE ESTALE'
+	is "$(cat "$PG/cursor") $(letters)" '0 default@0'
+	push "$Q" 2
+	is "$(handle fd "$fd" read ack)" '[2\n] ok'
 }
 
 # worker OUT FILE - reads and acks message by message until one says quit; one that says
@@ -720,7 +764,7 @@ worker() {
 	is "$(letters)" default@0
 }
 
-# ---- retry_delay_seconds ---------------------------------------------------------------------------
+# ---- retry_delay_seconds ---------------------------------------------------------------
 
 @test "retry_delay_seconds: what failed or was lost comes again after a pause, not before" {
 	start
@@ -749,7 +793,7 @@ worker() {
 	for least in 1000 2000 2000; do
 		mark
 		is "$(handle rw "$G/follow" read fail)" '[1\n] ok'
-		# the answer to fail has been on its way for a moment
+		# the pause has begun a moment before the mark
 		[ "$(elapsed_ms)" -ge $((least - 500)) ]
 	done
 	mark
@@ -776,7 +820,7 @@ worker() {
 	is "$(handle rw+ "$G/follow" read ack)" '[1\n] ok'
 }
 
-# ---- who may hold ------------------------------------------------------------------------------------
+# ---- who may hold ----------------------------------------------------------------------
 
 @test "one (partition, group) has one leased span" {
 	start

@@ -24,7 +24,7 @@ rows_are() { [ "$(rows | wc -l)" = "$1" ]; }
 # released - nobody holds partition default.
 released() { has "$PG/stats" '^lease_pid 0$'; }
 
-# ---- values -----------------------------------------------------------------------------
+# ---- values ----------------------------------------------------------------------------
 
 @test "each setting has its file and its default, in queues and groups" {
 	start
@@ -39,8 +39,8 @@ released() { has "$PG/stats" '^lease_pid 0$'; }
 		is "$(cat "$dir/config/retry_delay_seconds")" 0
 	done
 	is "$(cat "$Q/config/spread")" 1
-	for key in $QUEUE_KEYS; do ls "$Q/config" | grep -qx "$key"; done
-	for key in $GROUP_KEYS; do ls "$G/config" | grep -qx "$key"; done
+	for key in $QUEUE_KEYS; do grep -qx "$key" <<<"$(ls "$Q/config")"; done
+	for key in $GROUP_KEYS; do grep -qx "$key" <<<"$(ls "$G/config")"; done
 }
 
 @test "spread is the queue's alone" {
@@ -82,7 +82,7 @@ released() { has "$PG/stats" '^lease_pid 0$'; }
 	start
 	queue
 	printf 7 >"$Q/config/batch"
-	is "$(cat "$Q/config/batch" | od -An -c | tr -s ' ')" ' 7 \n'
+	is "$(od -An -c "$Q/config/batch" | tr -s ' ')" ' 7 \n'
 }
 
 # refuses DIRECTORY KEY VALUE... - each is EINVAL and changes nothing; errors names KEY.
@@ -155,7 +155,7 @@ refuses() {
 	[ "$(stat -c %a "$Q/config/batch")" = 644 ]
 }
 
-# ---- groups -------------------------------------------------------------------------------
+# ---- groups ----------------------------------------------------------------------------
 
 @test "a key never written in a group shows and follows the queue's value" {
 	start
@@ -216,7 +216,7 @@ refuses() {
 	pops "$P/groups/h/pop" $'3\n4'
 }
 
-# ---- durable --------------------------------------------------------------------------------
+# ---- durable ---------------------------------------------------------------------------
 
 @test "settings survive a restart" {
 	start
@@ -288,7 +288,7 @@ refuses() {
 	is "$(cat "$M/queues/other/config/batch")" 4
 }
 
-# ---- from the next claim ------------------------------------------------------------------------
+# ---- from the next claim ---------------------------------------------------------------
 
 @test "a changed batch counts from the next claim" {
 	start
@@ -332,7 +332,7 @@ refuses() {
 	is "$(cat "$Q/partitions/0/log" "$Q/partitions/1/log" | sort)" $'2\n3'
 }
 
-# ---- spread ---------------------------------------------------------------------------------------
+# ---- spread ----------------------------------------------------------------------------
 
 # dealt N - the logs of partitions 0 to N-1, a line each with blanks, sorted.
 dealt() {
@@ -353,8 +353,7 @@ dealt() {
 	start
 	queue
 	setting "$Q" spread 2
-	printf '1\n2\n3\n' >"$Q/push"
-	printf '4\n5\n' >"$Q/push"
+	is "$(sys write "$Q/push" $'1\n2\n3\n' $'4\n5\n')" ok
 	push "$Q" 6
 	is "$(dealt 2)" $'1 3 5\n2 4 6'
 }
@@ -392,14 +391,14 @@ dealt() {
 	start
 	queue
 	setting "$Q" spread 2
-	printf '%s\n' 1 2 >"$Q/push"
+	is "$(sys write "$Q/push" $'1\n2\n')" ok
 	local first second
 	exec {first}<>"$G/follow"
 	exec {second}<>"$G/follow"
 	is "$({ handle fd "$first" read && handle fd "$second" read; } | sort)" $'[1\\n]\n[2\\n]'
 }
 
-# ---- members ----------------------------------------------------------------------------------------
+# ---- members ---------------------------------------------------------------------------
 
 @test "members: a # line names the columns; nobody reads, no row" {
 	start
@@ -461,7 +460,7 @@ dealt() {
 	is "$(rows | cut -f 1,3,4)" "$READER"$'\tcat\tfollow'
 }
 
-# ---- stats -------------------------------------------------------------------------------------------
+# ---- stats -----------------------------------------------------------------------------
 
 @test "stats are lines of a key and a value, each key once" {
 	start
@@ -499,7 +498,7 @@ dealt() {
 	local p=$Q/partitions/p
 	has_line "$p/stats" 'first_offset 0' 'last_offset -1' 'messages 0' 'bytes 0'
 	[[ ! $(stat_of "$p/stats" made_at) > $(date -u +%FT%T.%6NZ) ]]
-	printf 'one\ntwo\n' >"$p/push"
+	is "$(sys write "$p/push" $'one\ntwo\n')" ok
 	push "$p" three
 	has_line "$p/stats" 'first_offset 0' 'last_offset 2' 'messages 3' 'bytes 14' \
 		"modified_at $(attribute "$(segment "$p" 2)" created_at)"
@@ -579,6 +578,16 @@ dealt() {
 		'retries 0'
 	echo end >"$PG/cursor"
 	has_line "$PG/stats" 'committed 2' 'lag 0' 'attempts 0' 'retries 0'
+}
+
+@test "redelivered counts what was delivered before, whatever max_deliveries says" {
+	start
+	queue
+	setting "$G" max_deliveries 1
+	push "$Q" 1 2
+	is "$(handle rw "$G/follow" read ack)" '[1\n] ok'
+	pops "$G/pop" 2
+	has_line "$PG/stats" 'delivered 2' 'redelivered 0'
 }
 
 @test "skipped counts what rm took before the group read it" {

@@ -8,7 +8,7 @@
 #   and fails a test whose daemon died or printed a sanitizer report.
 # - Nothing waits for a duration, only for a condition (wait_until).
 # - $Q is the queue most tests use, $P its partition "default", $G its group g, $PG the
-#   view of that group on that partition.
+#   view of that group on that partition, $D that group's dead letters.
 
 bats_require_minimum_version 1.5.0
 
@@ -25,6 +25,7 @@ setup() {
 	P=$Q/partitions/default
 	G=$Q/groups/g
 	PG=$P/groups/g
+	D=$G/dlq
 	PID=
 	mkdir -p "$M" "$ACKED"
 	: >"$INI" # so that /etc/queenfs.ini is not read

@@ -201,6 +201,22 @@ static inline int seek_to(struct item *group, struct item *partition, enum seek_
 	return answer_wait(&answer);
 }
 
+static inline int set(struct item *item, enum setting setting, const char *text)
+{
+	struct answer answer;
+
+	store_setting_set(item, setting, text, answer_done, answer_start(&answer));
+	return answer_wait(&answer);
+}
+
+static inline int ack(struct reader *reader, enum ack_verb verb, int64_t offset)
+{
+	struct answer answer;
+
+	store_ack(reader, verb, offset, "why not", answer_done, answer_start(&answer));
+	return answer_wait(&answer);
+}
+
 static inline int sync_store(void)
 {
 	struct answer answer;
@@ -258,7 +274,8 @@ static inline size_t children(struct item *parent, enum item_kind kind)
 	return count;
 }
 
-static inline struct reader *opened(struct item *group, struct item *partition)
+static inline struct reader *opened_as(struct item *group, struct item *partition,
+				       unsigned flags)
 {
 	size_t i = 0;
 
@@ -266,8 +283,14 @@ static inline struct reader *opened(struct item *group, struct item *partition)
 		i++;
 	assert_true(i < COUNT(test.readers));
 	assert_int_equal(
-		store_reader_open(group, partition, 0, &test_who, &test.readers[i]), 0);
+		store_reader_open(group, partition, flags, &test_who, &test.readers[i]),
+		0);
 	return test.readers[i];
+}
+
+static inline struct reader *opened(struct item *group, struct item *partition)
+{
+	return opened_as(group, partition, 0);
 }
 
 static inline void closed(struct reader *reader)
