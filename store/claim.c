@@ -327,7 +327,7 @@ static enum next span_locked(struct reader *reader, struct span **out,
 		*out = span;
 		return NEXT_SLICE;
 	}
-	if (span && (reader->flags != READER_FOLLOW || span->single ||
+	if (span && (reader->flags != READER_FOLLOW || span->single || reader->shares ||
 		     group_of(reader->group)->waiting_count > 0 ||
 		     (prefetch > 0 && reader->given >= prefetch)))
 		return NEXT_NONE;
@@ -404,6 +404,8 @@ static int begin_locked(struct reader *reader)
 	reader->record_error = 0;
 	if (error)
 		return error;
+	/* Whom this wakes has not had its turn when more is claimed. */
+	reader->shares = group_of(reader->group)->waiting_count > 0;
 	if (reader->flags == READER_FOLLOW)
 		ack_returned_locked(reader);
 	span = TAILQ_FIRST(&reader->spans);

@@ -435,6 +435,7 @@ struct reader {
 	TAILQ_ENTRY(reader) group_entry;
 	TAILQ_HEAD(span_list, span) spans; /* the last one is being read */
 	int64_t given; /* messages begun since the last ack or the pop's beginning */
+	bool shares;   /* somebody waited when this read began: one partition only */
 	bool ended;    /* the next read answers the end of this pop */
 	/* The message that was begun, or segment is NULL; its span may be lost. */
 	struct segment *segment;

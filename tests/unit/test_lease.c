@@ -698,6 +698,24 @@ static void test_prefetch(void **state)
 	assert_gives(reader, "y\n");
 }
 
+static void test_members_share(void **state)
+{
+	struct item *p2 = made(test.queue, ITEM_PARTITION, "p2");
+	struct reader *reader = opened_as(test.group, NULL, FOLLOW);
+	struct reader *other = opened_as(test.group, test.partition, FOLLOW);
+	atomic_int calls = 0;
+
+	(void)state;
+	assert_int_equal(push(test.partition, "a\n"), 0);
+	assert_gives(reader, "a\n");
+	assert_int_equal(push(p2, "x\n"), 0);
+	assert_int_equal(push(test.partition, "b\n"), 0);
+	assert_int_equal(store_wait(other, woken, &calls), 0);
+	assert_gives(reader, "x\n"); /* it acks a, and b is for the one that waits */
+	wait_for(atomic_load(&calls) == 1);
+	assert_gives(other, "b\n");
+}
+
 /* ---- what happens in one batch, or while one is committed -------------------------- */
 
 static void test_seek_and_dead(void **state)
@@ -758,6 +776,24 @@ static void test_ack_and_dead(void **state)
 		assert_int_equal(letters(), dead_first);
 		again(state);
 	}
+}
+
+static void test_dead_and_ack(void **state)
+{
+	struct reader *holder = opened_as(test.group, NULL, LEASED);
+	struct reader *other = opened(test.group, NULL);
+
+	(void)state;
+	assert_int_equal(set(test.group, SETTING_MAX_DELIVERIES, "1"), 0);
+	assert_int_equal(push(test.partition, "a\nb\n"), 0);
+	assert_gives(holder, "a\n");
+	overdue(holder, test.partition);
+	assert_gives(other, "b\n");
+	assert_int_equal(letters(), 1);
+	for (int verb = ACK; verb <= ACK_DLQ; verb++)
+		assert_int_equal(ack(holder, (enum ack_verb)verb, 0), -ESTALE);
+	assert_int_equal(committed_own(), 1);
+	assert_int_equal(letters(), 1);
 }
 
 /* What was said of a lease is written, and then a seek of the same batch is. */
@@ -1614,9 +1650,13 @@ int main(void)
 		TEST("a follow holds several partitions up to prefetch, and one while "
 		     "another waits",
 		     test_prefetch),
+		TEST("what a follow acks is for the member that waits for it",
+		     test_members_share),
 		TEST("a seek and a dead-lettering in one batch", test_seek_and_dead),
 		TEST("an ack of an overdue lease and a dead-lettering in one batch",
 		     test_ack_and_dead),
+		TEST("a lease whose message was dead-lettered is lost",
+		     test_dead_and_ack),
 		TEST("a verb and a seek in one batch count in their order",
 		     test_seek_and_ack),
 		TEST("poll says readable while a delivery is recorded",
