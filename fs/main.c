@@ -34,7 +34,7 @@
  * Threads that take requests. They never wait but for the commit they carry out themselves,
  * so a few are enough; measured on two cores, more of them lower the throughput.
  */
-#define LOOP_THREADS 4
+#define LOOP_THREADS 3
 
 /* How long a start waits for the lock of a store whose daemon was just unmounted and is
  * still writing its last commit. */

@@ -15,12 +15,12 @@
 
 #include "store_int.h"
 
-/* For filesystems without fallocate(2): zeros take the room as well. */
-static int fill(int fd, uint64_t size)
+/* Zeros from a position on, up to size. */
+static int fill(int fd, uint64_t from, uint64_t size)
 {
 	static const char zeros[65536];
 
-	for (uint64_t at = 0; at < size;) {
+	for (uint64_t at = from; at < size;) {
 		size_t piece =
 			size - at < sizeof(zeros) ? (size_t)(size - at) : sizeof(zeros);
 		ssize_t put = pwrite(fd, zeros, piece, (off_t)at);
@@ -28,7 +28,31 @@ static int fill(int fd, uint64_t size)
 			return -errno;
 		at += (uint64_t)put;
 	}
-	return fdatasync(fd) < 0 ? -errno : 0;
+	return 0;
+}
+
+int wal_prepare(struct store *store)
+{
+	char *path;
+	struct stat st;
+	int fd;
+
+	if (store->full || store->reserve_bytes == 0)
+		return 0; /* nothing is to be kept in advance */
+	if (asprintf(&path, "%s-wal", store->path) < 0)
+		return -ENOMEM;
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	free(path);
+	if (fd < 0)
+		return errno == ENOENT ? 0 : -errno;
+	/* Zeros are no valid frame: to SQLite the WAL ends where it did. If the disk has no
+	 * room for them it grows as it is written, and what was written does no harm. */
+	if (fstat(fd, &st) == 0 &&
+	    fill(fd, (uint64_t)st.st_size, store->wal_limit_bytes) &&
+	    ftruncate(fd, st.st_size) < 0)
+		errno = 0;
+	close(fd);
+	return 0;
 }
 
 int reserve_take(struct store *store)
@@ -45,7 +69,7 @@ int reserve_take(struct store *store)
 		return 0;
 	if (fallocate(store->reserve_fd, 0, 0, (off_t)store->reserve_bytes) < 0)
 		error = errno == EOPNOTSUPP
-				? fill(store->reserve_fd, store->reserve_bytes)
+				? fill(store->reserve_fd, 0, store->reserve_bytes)
 				: -errno;
 	if (error)
 		reserve_free(store); /* what was taken of it is needed now */

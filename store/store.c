@@ -243,7 +243,7 @@ int store_open(const struct store_options *options, struct store **out,
 	    (error = schema_make(store->path, why)) ||
 	    (error = writer_open(store, why)) || (error = reserve_open(store, why)) ||
 	    (error = meta_load(store)) || (error = items_load(store)) ||
-	    (error = timer_start(store))) {
+	    (error = wal_prepare(store)) || (error = timer_start(store))) {
 		if (why && !why->text[0])
 			why_set(why, 0, "%s",
 				store->writer && store->writer->error

@@ -139,6 +139,8 @@ int reserve_open(struct store *store, struct store_why *why);
 void reserve_close(struct store *store);
 int reserve_take(struct store *store); /* ENOSPC: there is not enough room yet */
 void reserve_free(struct store *store);
+/* Writes the WAL to its limit once: writing over it later costs half of growing it. */
+int wal_prepare(struct store *store);
 
 /* ---- item.c: things with names ---------------------------------------------------- */
 

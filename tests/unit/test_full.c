@@ -182,7 +182,7 @@ static void test_full(void **state)
 static void test_full_together(void **state)
 {
 	struct answer pushed[2], sought;
-	struct messages line = long_line(0, 'x', MiB);
+	struct messages line = long_line(0, 'x', (size_t)3 * MiB);
 	struct seek seek = { .kind = SEEK_TO_END };
 
 	(void)state;
