@@ -65,13 +65,6 @@ static int cursor_text(const struct place *place, FILE *out)
 				: text_of_queue(place->group, out);
 }
 
-/* A queue's has none: a stat must not ask all partitions. */
-static void cursor_stat(struct node *node, struct stat *st)
-{
-	if (node->place.partition)
-		text_stat(node, st);
-}
-
 static int cursor_open(struct handle *handle, struct call *call)
 {
 	struct cursor_file *file = calloc(1, sizeof(*file));
@@ -364,7 +357,7 @@ static void cursor_close(struct handle *handle)
 
 const struct file_ops cursor_file = {
 	.flags = FILE_GROWS,
-	.stat = cursor_stat,
+	.stat = text_stat, /* its true size: people cmp and tar cursors that they keep */
 	.text = cursor_text,
 	.open = cursor_open,
 	.read = cursor_read,

@@ -551,3 +551,12 @@ at() { is "$(cut -f 1 "$G/cursor" | tr '\n' ' ')" "$1 $2 $3 "; }
 	push "$Q" m2
 	pops "$G/pop" m2 ''
 }
+
+@test "a cursor that was copied compares equal, by its size too" {
+	start
+	queue p q
+	push "$Q/partitions/p" 1
+	cp "$G/cursor" "$BATS_TEST_TMPDIR/kept"
+	cmp -s "$BATS_TEST_TMPDIR/kept" "$G/cursor"
+	is "$(stat -c %s "$G/cursor")" "$(wc -c <"$G/cursor")"
+}
