@@ -311,18 +311,21 @@ static void push_close(struct handle *handle)
 	struct push *push = handle->state;
 	struct push_write *write;
 	struct messages messages;
+	char *path;
 
 	if (push->tail_size > 0) {
+		path = place_path(&handle->node->place, NULL);
 		write = calloc(1, sizeof(*write));
 		if (write && take_locked(push, "", 0, 0, write, &messages) == 0) {
 			write->mount = handle->node->mount;
 			write->who.uid = handle->node->uid;
-			write->path = place_path(&handle->node->place, NULL);
+			write->path = path;
 			submit(handle->node, &messages, release_done, write);
 		} else {
 			errors_add(handle->node->mount,
-				   &(struct fuse_ctx){ .uid = handle->node->uid }, "push",
+				   &(struct fuse_ctx){ .uid = handle->node->uid }, path,
 				   -ENOMEM, "an unfinished last line was lost");
+			free(path);
 			if (write)
 				push_write_free(write);
 		}

@@ -333,11 +333,9 @@ static int load_cursor(struct store *store, sqlite3_stmt *stmt)
 
 static int load_root_access(struct store *store)
 {
-	sqlite3_stmt *stmt = conn_stmt(store->writer, STMT_META_GET);
-	int got;
+	sqlite3_stmt *stmt;
+	int got = meta_find(store, "access", &stmt);
 
-	bind_text(stmt, 1, "access");
-	got = conn_step(store->writer, stmt);
 	if (got == 1) {
 		access_parse((const char *)sqlite3_column_text(stmt, 0), ROOT_DIRS,
 			     store->access);

@@ -35,7 +35,7 @@ int wal_prepare(struct store *store)
 {
 	char *path;
 	struct stat st;
-	int fd;
+	int fd, error = 0;
 
 	if (store->full || store->reserve_bytes == 0)
 		return 0; /* nothing is to be kept in advance */
@@ -46,13 +46,13 @@ int wal_prepare(struct store *store)
 	if (fd < 0)
 		return errno == ENOENT ? 0 : -errno;
 	/* Zeros are no valid frame: to SQLite the WAL ends where it did. If the disk has no
-	 * room for them it grows as it is written, and what was written does no harm. */
+	 * room for them it grows as it is written; only what was taken must be given back. */
 	if (fstat(fd, &st) == 0 &&
 	    fill(fd, (uint64_t)st.st_size, store->wal_limit_bytes) &&
 	    ftruncate(fd, st.st_size) < 0)
-		errno = 0;
+		error = -errno;
 	close(fd);
-	return 0;
+	return error;
 }
 
 int reserve_take(struct store *store)

@@ -176,13 +176,18 @@ static int writer_open(struct store *store, struct store_why *why)
 	return 0;
 }
 
+int meta_find(struct store *store, const char *key, sqlite3_stmt **row)
+{
+	*row = conn_stmt(store->writer, STMT_META_GET);
+	bind_text(*row, 1, key);
+	return conn_step(store->writer, *row);
+}
+
 static int meta_load(struct store *store)
 {
-	sqlite3_stmt *stmt = conn_stmt(store->writer, STMT_META_GET);
-	int got;
+	sqlite3_stmt *stmt;
+	int got = meta_find(store, "newest_us", &stmt);
 
-	bind_text(stmt, 1, "newest_us");
-	got = conn_step(store->writer, stmt);
 	if (got == 1) {
 		store->newest_us = sqlite3_column_int64(stmt, 0);
 		sqlite3_reset(stmt);
@@ -190,7 +195,7 @@ static int meta_load(struct store *store)
 	return got < 0 ? got : 0;
 }
 
-static int locks_init(struct store *store)
+static void locks_init(struct store *store)
 {
 	pthread_rwlockattr_t attr;
 	pthread_condattr_t monotonic;
@@ -208,7 +213,6 @@ static int locks_init(struct store *store)
 	pthread_cond_init(&store->removed, NULL);
 	pthread_mutex_init(&store->state, NULL);
 	pthread_mutex_init(&store->pool_lock, NULL);
-	return 0;
 }
 
 int store_open(const struct store_options *options, struct store **out,

@@ -593,6 +593,8 @@ struct store {
 	struct conn *pool;
 };
 
+/* A row of meta: 1 and its value in column 0, to be reset; 0 none; -errno. While loading. */
+int meta_find(struct store *store, const char *key, sqlite3_stmt **row);
 int64_t clock_us(void);
 int64_t monotonic_us(void);
 
