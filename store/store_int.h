@@ -463,6 +463,58 @@ bool span_live_locked(const struct span *span);
 void span_release_locked(struct reader *reader, struct span *span, bool pause);
 bool reader_ready_locked(struct reader *reader);
 
+/* ---- envelope.c: a message as a JSON line and back --------------------------------- */
+
+/* A message as it is stored, or as a line of push.json brought it. All is borrowed. */
+struct message {
+	const char *data; /* the payload, without the newline of line framing */
+	size_t size;
+	bool json;		 /* data is JSON, not the text of a string */
+	const char *transaction; /* its transactionId; NULL: none of its own */
+	size_t transaction_size;
+	const char *attributes; /* a JSON object; NULL: none */
+	size_t attributes_size;
+	/* Of one that is stored. */
+	const char *queue, *partition; /* names */
+	uint64_t partition_number;
+	int64_t offset, created_us;
+	unsigned attempt;
+	bool replay;
+};
+#define TRANSACTION_MAX 255 /* bytes */
+
+/* A growing text; free(data) at the end. */
+struct buffer {
+	char *data;
+	size_t size, room;
+};
+int buffer_add(struct buffer *buffer, const char *data, size_t size); /* ENOMEM */
+
+/* A parser of push.json; used by one thread at a time. */
+struct envelope;
+int envelope_open(struct envelope **envelope); /* ENOMEM */
+void envelope_close(struct envelope *envelope);
+/* One line without its newline. Fills data to attributes_size of *message, and *partition
+ * (NULL if the line names none): valid until the next call. EINVAL and why, which does not
+ * know the line's number; ENOMEM. Section 2. */
+int envelope_parse(struct envelope *envelope, const char *line, size_t size,
+		   struct message *message, const char **partition,
+		   struct store_why *why);
+/* Appends the line of pop.json and follow.json, with its newline. ENOMEM. Section 4. */
+int envelope_print(const struct message *message, struct buffer *buffer);
+
+/* ---- filter.c: a group's filter (section 11) ---------------------------------------- */
+
+/* A compiled filter, which may be tested by any thread. */
+struct filter;
+/* Compiles an expression for messages of up to message_max bytes. EINVAL: why has SQLite's
+ * words, or what the sandbox does not allow; ENOMEM. */
+int filter_compile(const char *text, size_t message_max, struct filter **filter,
+		   struct store_why *why);
+/* 1 true, 0 not true (false or NULL), -1 it failed or took too long. */
+int filter_test(struct filter *filter, const struct message *message);
+void filter_free(struct filter *filter); /* NULL is fine */
+
 /* ---- dlq.c --------------------------------------------------------------------------- */
 
 /* In a transaction: keeps a copy of a message as a dead letter. */
