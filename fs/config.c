@@ -103,7 +103,7 @@ static int size_set(const struct key *key, const char *text, const struct parse 
 	number = strtoull(text, &end, 10);
 	if (errno)
 		return -EINVAL;
-	unit = *end ? strchr(units, *end) : NULL;
+	unit = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
 	if (unit) {
 		shift = 10 * (unsigned)(unit - units + 1);
 		end++;
@@ -169,8 +169,10 @@ static const char *setting_names(char *names, size_t size)
 	size_t used = 0;
 
 	for (int i = 0; i < SETTING_COUNT && used < size; i++)
-		used += (size_t)snprintf(names + used, size - used, "%s%s", i ? ", " : "",
-					 setting_name((enum setting)i));
+		if (setting_of_queue((enum setting)i))
+			used += (size_t)snprintf(names + used, size - used, "%s%s",
+						 used ? ", " : "",
+						 setting_name((enum setting)i));
 	return names;
 }
 
@@ -344,6 +346,11 @@ static int queue_setting_take(struct parse *parse, const char *section, const ch
 	if (setting_find(name, &setting))
 		line_refuse(parse, "unknown key \"%s\" in [%s]; allowed are %s", name,
 			    section, setting_names(names, sizeof(names)));
+	else if (!setting_of_queue(setting))
+		line_refuse(parse,
+			    "unknown key \"%s\" in [%s]: only a group has it, in its "
+			    "config/%s; allowed are %s",
+			    name, section, name, setting_names(names, sizeof(names)));
 	else if (setting_check(setting, value, &why))
 		line_refuse(parse, "%s", why.text);
 	else if (setting_add(parse->config, queue, (int)setting, value))

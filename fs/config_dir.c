@@ -5,7 +5,8 @@
 
 #include "fs.h"
 
-#define VALUE_MAX 200
+/* More than any value may have, so that the refusal says what is allowed. */
+#define VALUE_MAX 4000
 
 static struct item *setting_item(const struct place *place)
 {

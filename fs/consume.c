@@ -27,7 +27,7 @@ static int reader_open(struct handle *handle, struct call *call, struct item *gr
 	const struct fuse_ctx *ctx = fuse_req_ctx(call->req);
 	const struct reader_who who = { ctx->pid, ctx->uid };
 	const struct file_ops *ops = handle->node->place.file->ops;
-	unsigned flags = (ops == &follow_file ? READER_FOLLOW : 0) |
+	unsigned flags = ops->reader_flags |
 			 ((handle->flags & O_ACCMODE) == O_RDWR ? READER_LEASED : 0);
 	struct reader *reader;
 	int error = store_reader_open(group, handle->node->place.partition, flags, &who,
@@ -77,6 +77,14 @@ static int default_open(struct handle *handle, struct call *call)
 
 static int consume_open(struct handle *handle, struct call *call)
 {
+	struct message_rules rules;
+
+	store_message_rules(handle->node->place.queue, &rules);
+	if (!rules.lines && handle->node->place.file->ops == &follow_file)
+		return why_not(
+			&call->why, -EINVAL,
+			"with framing file nothing would tell messages apart here; "
+			"use pop, a message each, or follow.json");
 	if ((handle->flags & O_ACCMODE) == O_WRONLY)
 		return why_not(&call->why, -EACCES,
 			       "acks are written by who reads: open it read-write, as in "
@@ -208,4 +216,9 @@ static ssize_t consume_write(struct handle *handle, struct call *call, const cha
 	.reader = consume_reader, .close = consume_close
 
 const struct file_ops pop_file = { CONSUME_FILE };
-const struct file_ops follow_file = { CONSUME_FILE };
+const struct file_ops pop_json_file = { CONSUME_FILE, .reader_flags = READER_JSON };
+const struct file_ops follow_file = { CONSUME_FILE, .reader_flags = READER_FOLLOW };
+const struct file_ops follow_json_file = {
+	CONSUME_FILE,
+	.reader_flags = READER_FOLLOW | READER_JSON,
+};

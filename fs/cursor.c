@@ -121,6 +121,18 @@ static int parse_offset(const char *text, bool of_queue, struct seek *seek,
 	return 1;
 }
 
+static int parse_snapshot(const char *name, bool of_queue, struct seek *seek,
+			  struct store_why *why)
+{
+	if (!of_queue)
+		return why_not(why, -EINVAL,
+			       "a snapshot is of all partitions: write it to "
+			       "groups/<group>/cursor of the queue");
+	seek->kind = SEEK_TO_SNAPSHOT;
+	seek->snapshot = strdup(name);
+	return seek->snapshot ? 0 : -ENOMEM;
+}
+
 static int parse_command(const char *text, bool of_queue, int64_t now_us,
 			 struct seek *seek, struct store_why *why)
 {
@@ -137,6 +149,9 @@ static int parse_command(const char *text, bool of_queue, int64_t now_us,
 		seek->kind = SEEK_TO_START;
 		return 0;
 	}
+	if (strncasecmp(text, "snapshot", 8) == 0 && (text[8] == ' ' || text[8] == '\t'))
+		return parse_snapshot(text + 9 + strspn(text + 9, " \t"), of_queue, seek,
+				      why);
 	got = parse_offset(text, of_queue, seek, why);
 	if (got)
 		return got < 0 ? got : 0;
@@ -148,7 +163,9 @@ static int parse_command(const char *text, bool of_queue, int64_t now_us,
 		why, -EINVAL,
 		"\"%.60s\" is no position; allowed are end, now, start, a time like "
 		"2026-07-29T14:00Z, -15m, @<seconds>, %s",
-		text, of_queue ? "lines of <offset><TAB><partition>" : "an offset");
+		text,
+		of_queue ? "snapshot <name>, lines of <offset><TAB><partition>"
+			 : "an offset");
 }
 
 static ssize_t command_write(struct handle *handle, struct call *call, const char *data,
@@ -168,8 +185,14 @@ static ssize_t command_write(struct handle *handle, struct call *call, const cha
 			       "a write to cursor is one command, one line");
 	error = parse_command(text, !place->partition, store_now(call->mount->store),
 			      &seek, &call->why);
-	if (error)
+	if (!error && seek.kind == SEEK_TO_SNAPSHOT &&
+	    !call_may_read(call, place->queue, QUEUE_SNAPSHOTS))
+		error = why_not(&call->why, -EACCES,
+				"seeking to a snapshot takes r and x of snapshots/");
+	if (error) {
+		seek_free(&seek);
 		return error;
+	}
 	store_seek(place->group, place->partition, &seek, call_finish, call);
 	return PARKED;
 }

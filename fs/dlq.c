@@ -39,9 +39,7 @@ static const char *letter_xattr(const struct node *node, unsigned i,
 	else if (i == 2)
 		time_print(info->created_us, value);
 	else
-		snprintf(value, XATTR_VALUE_SIZE, "%llu-%lld",
-			 (unsigned long long)info->partition_number,
-			 (long long)info->offset);
+		snprintf(value, XATTR_VALUE_SIZE, "%s", info->transaction);
 	return names[i];
 }
 

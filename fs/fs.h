@@ -86,14 +86,21 @@ struct letter {
 	struct letter_info info;
 };
 
+/* A snapshot, likewise; id 0: it is only being created. */
+struct snapshot_name {
+	atomic_uint refs;
+	struct snapshot_info info;
+};
+
 /* Where something is in the tree. The items are references once it is in a node. */
 struct place {
 	const struct dir_kind *dir;
 	const struct file_kind *file; /* in dir; NULL: the directory itself */
 	struct item *queue, *partition, *group;
-	struct letter *letter;	     /* of dlq/<letter>, a reference */
-	enum setting setting;	     /* of config/<setting> */
-	struct segment_info segment; /* of segments/<base> */
+	struct letter *letter;		/* of dlq/<letter>, a reference */
+	struct snapshot_name *snapshot; /* of snapshots/<snapshot>, a reference */
+	enum setting setting;		/* of config/<setting> */
+	struct segment_info segment;	/* of segments/<base> */
 };
 
 struct node {
@@ -153,6 +160,7 @@ enum dir_id {
 	DIR_QUEUES,
 	DIR_QUEUE,
 	DIR_QUEUE_CONFIG,
+	DIR_SNAPSHOTS,
 	DIR_QUEUE_GROUPS,
 	DIR_GROUP,
 	DIR_GROUP_CONFIG,
@@ -181,6 +189,8 @@ struct children {
 	int (*make)(struct call *call, const struct place *in, const char *name,
 		    mode_t mode);
 	int (*drop)(struct call *call, const struct place *child);
+	/* NULL: as well. The place of a file that what is written to it will make. */
+	int (*create)(const struct place *in, const char *name, struct place *child);
 	/* The name of a child that is a file. */
 	void (*name)(const struct place *child, char text[NAME_TEXT_SIZE]);
 	bool fixed; /* removing one succeeds and does nothing */
@@ -219,6 +229,7 @@ struct file_ops {
 	void (*close)(struct handle *handle);
 	/* The whole of a file that is made when it is opened; the text_ functions below. */
 	int (*text)(const struct place *place, FILE *out);
+	unsigned reader_flags; /* of a file that consumes: READER_FOLLOW, READER_JSON */
 	/* The reader whose read answered EAGAIN and can be waited for. */
 	struct reader *(*reader)(struct handle *handle);
 	/* mv of a dead letter onto this file. */
@@ -294,6 +305,8 @@ struct call *call_new(fuse_req_t req, struct node *node, const char *name,
 /* A store_done whose arg is the call. */
 void call_finish(void *call, const struct store_result *result);
 void call_error(struct call *call, int error); /* -errno, or 0; call->why says more */
+/* Has the caller r and x of a directory of an item? */
+bool call_may_read(const struct call *call, struct item *item, unsigned dir);
 /* Answers with 0 for call_new's success. */
 void call_success_plain(struct call *call, const struct store_result *result);
 /* Refuses a request that has no call. */
@@ -337,11 +350,13 @@ char *text_line(char *copy, size_t size);
 /* ---- the kinds of files ------------------------------------------------------------------ */
 
 extern const struct file_ops readme_file, version_file,
-	errors_file;				    /* text.c, errors.c */
-extern const struct file_ops push_file;		    /* push.c */
-extern const struct file_ops pop_file, follow_file; /* consume.c */
-extern const struct file_ops setting_file;	    /* config_dir.c */
-extern const struct file_ops letter_file;	    /* dlq.c */
+	errors_file;					/* text.c, errors.c */
+extern const struct file_ops push_file, push_json_file; /* push.c */
+extern const struct file_ops pop_file, follow_file;	/* consume.c */
+extern const struct file_ops pop_json_file, follow_json_file;
+extern const struct file_ops setting_file;			     /* config_dir.c */
+extern const struct file_ops letter_file;			     /* dlq.c */
+extern const struct file_ops snapshot_file;			     /* snapshot.c */
 extern const struct file_ops queue_stats_file, partition_stats_file; /* stats.c */
 extern const struct file_ops group_stats_file, lane_stats_file, members_file;
 extern const struct file_ops cursor_file;  /* cursor.c */

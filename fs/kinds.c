@@ -147,13 +147,18 @@ static void settings_name(const struct place *child, char text[NAME_TEXT_SIZE])
 	snprintf(text, NAME_TEXT_SIZE, "%s", setting_name(child->setting));
 }
 
+static bool setting_in(const struct place *in, enum setting setting)
+{
+	return in->group ? setting_of_group(setting) : setting_of_queue(setting);
+}
+
 static int settings_find(struct mount *mount, const struct place *in, const char *name,
 			 struct place *child)
 {
 	enum setting setting;
 
 	(void)mount;
-	if (setting_find(name, &setting) || (in->group && !setting_of_group(setting)))
+	if (setting_find(name, &setting) || !setting_in(in, setting))
 		return -ENOENT;
 	*child = file_in(in);
 	child->setting = setting;
@@ -165,8 +170,7 @@ static int settings_next(struct mount *mount, const struct place *in, uint64_t a
 			 struct place *child, uint64_t *key)
 {
 	(void)mount;
-	while (after < SETTING_COUNT && in->group &&
-	       !setting_of_group((enum setting)after))
+	while (after < SETTING_COUNT && !setting_in(in, (enum setting)after))
 		after++;
 	if (after >= SETTING_COUNT)
 		return -ENOENT;
@@ -237,6 +241,62 @@ static int letters_next(struct mount *mount, const struct place *in, uint64_t af
 static int letters_drop(struct call *call, const struct place *child)
 {
 	store_letter_drop(child->group, child->letter->info.id, call_finish, call);
+	return PARKED;
+}
+
+static void snapshots_name(const struct place *child, char text[NAME_TEXT_SIZE])
+{
+	snprintf(text, NAME_TEXT_SIZE, "%s", child->snapshot->info.name);
+}
+
+static int snapshot_place(const struct place *in, const struct snapshot_info *info,
+			  struct place *child)
+{
+	struct snapshot_name *snapshot = calloc(1, sizeof(*snapshot));
+
+	if (!snapshot)
+		return -ENOMEM;
+	atomic_init(&snapshot->refs, 1);
+	snapshot->info = *info;
+	*child = file_in(in);
+	child->snapshot = snapshot;
+	return 0;
+}
+
+static int snapshots_find(struct mount *mount, const struct place *in, const char *name,
+			  struct place *child)
+{
+	struct snapshot_info info;
+	int error = store_snapshot(in->queue, name, &info);
+
+	(void)mount;
+	return error ? error : snapshot_place(in, &info, child);
+}
+
+static int snapshots_next(struct mount *mount, const struct place *in, uint64_t after,
+			  struct place *child, uint64_t *key)
+{
+	struct snapshot_info info;
+	int error = store_snapshot_next(in->queue, after, &info);
+
+	(void)mount;
+	if (error)
+		return error;
+	*key = info.id;
+	return snapshot_place(in, &info, child);
+}
+
+static int snapshots_create(const struct place *in, const char *name, struct place *child)
+{
+	struct snapshot_info info = { 0 };
+
+	snprintf(info.name, sizeof(info.name), "%s", name);
+	return snapshot_place(in, &info, child);
+}
+
+static int snapshots_drop(struct call *call, const struct place *child)
+{
+	store_snapshot_drop(child->queue, child->snapshot->info.id, call_finish, call);
 	return PARKED;
 }
 
@@ -402,12 +462,24 @@ static const struct children letters = {
 	.drop = letters_drop,
 };
 
-/* A queue lists groups/ before partitions/: `rm -r` takes the readers away first. */
+static const struct children snapshots = {
+	.item = ITEM_KINDS,
+	.name = snapshots_name,
+	.find = snapshots_find,
+	.next = snapshots_next,
+	.create = snapshots_create,
+	.drop = snapshots_drop,
+};
+
+/* A queue lists snapshots/ and groups/ before partitions/, so that `rm -r` takes what holds
+ * messages away before them. */
 const struct dir_kind dirs[DIR_COUNT] = {
 	[DIR_ROOT] = { DIR_ROOT, "", ITEM_KINDS, ROOT_DIR, NULL },
 	[DIR_QUEUES] = { DIR_ROOT, "queues", ITEM_KINDS, ROOT_QUEUES, &queues },
 	[DIR_QUEUE] = { DIR_QUEUES, NULL, ITEM_QUEUE, QUEUE_DIR, NULL },
 	[DIR_QUEUE_CONFIG] = { DIR_QUEUE, "config", ITEM_QUEUE, QUEUE_CONFIG, &settings },
+	[DIR_SNAPSHOTS] = { DIR_QUEUE, "snapshots", ITEM_QUEUE, QUEUE_SNAPSHOTS,
+			    &snapshots },
 	[DIR_QUEUE_GROUPS] = { DIR_QUEUE, "groups", ITEM_QUEUE, QUEUE_GROUPS, &groups },
 	[DIR_GROUP] = { DIR_QUEUE_GROUPS, NULL, ITEM_GROUP, GROUP_DIR, NULL },
 	[DIR_GROUP_CONFIG] = { DIR_GROUP, "config", ITEM_GROUP, GROUP_CONFIG, &settings },
@@ -429,23 +501,31 @@ const struct file_kind files[] = {
 	{ DIR_ROOT, "version", &version_file },
 
 	{ DIR_QUEUE, "push", &push_file },
+	{ DIR_QUEUE, "push.json", &push_json_file },
 	{ DIR_QUEUE, "pop", &pop_file },
+	{ DIR_QUEUE, "pop.json", &pop_json_file },
 	{ DIR_QUEUE, "follow", &follow_file },
+	{ DIR_QUEUE, "follow.json", &follow_json_file },
 	{ DIR_QUEUE, "stats", &queue_stats_file },
 
 	{ DIR_GROUP, "cursor", &cursor_file },
 	{ DIR_GROUP, "pop", &pop_file },
+	{ DIR_GROUP, "pop.json", &pop_json_file },
 	{ DIR_GROUP, "follow", &follow_file },
+	{ DIR_GROUP, "follow.json", &follow_json_file },
 	{ DIR_GROUP, "members", &members_file },
 	{ DIR_GROUP, "stats", &group_stats_file },
 
 	{ DIR_PARTITION, "push", &push_file },
+	{ DIR_PARTITION, "push.json", &push_json_file },
 	{ DIR_PARTITION, "log", &log_file },
 	{ DIR_PARTITION, "stats", &partition_stats_file },
 
 	{ DIR_PARTITION_GROUP, "cursor", &cursor_file },
 	{ DIR_PARTITION_GROUP, "pop", &pop_file },
+	{ DIR_PARTITION_GROUP, "pop.json", &pop_json_file },
 	{ DIR_PARTITION_GROUP, "follow", &follow_file },
+	{ DIR_PARTITION_GROUP, "follow.json", &follow_json_file },
 	{ DIR_PARTITION_GROUP, "stats", &lane_stats_file },
 
 	/* What a directory's children name. */
@@ -453,5 +533,6 @@ const struct file_kind files[] = {
 	{ DIR_QUEUE_CONFIG, NULL, &setting_file },
 	{ DIR_GROUP_CONFIG, NULL, &setting_file },
 	{ DIR_DLQ, NULL, &letter_file },
+	{ DIR_SNAPSHOTS, NULL, &snapshot_file },
 };
 const size_t file_count = sizeof(files) / sizeof(*files);

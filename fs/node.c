@@ -35,8 +35,11 @@ void place_put(struct place *place)
 		free(place->letter->info.partition);
 		free(place->letter);
 	}
+	if (place->snapshot && atomic_fetch_sub(&place->snapshot->refs, 1) == 1)
+		free(place->snapshot);
 	place->queue = place->partition = place->group = NULL;
 	place->letter = NULL;
+	place->snapshot = NULL;
 }
 
 struct place place_get(const struct place *place)
@@ -49,6 +52,8 @@ struct place place_get(const struct place *place)
 		store_get(place->group);
 	if (place->letter)
 		atomic_fetch_add(&place->letter->refs, 1);
+	if (place->snapshot)
+		atomic_fetch_add(&place->snapshot->refs, 1);
 	return *place;
 }
 
@@ -68,7 +73,9 @@ ino_t place_number(const struct place *place)
 	number = mix(number, place->queue ? store_id(place->queue) : 0);
 	number = mix(number, place->partition ? store_id(place->partition) : 0);
 	number = mix(number, place->group ? store_id(place->group) : 0);
-	number = mix(number, place->letter ? place->letter->info.id : 0);
+	number = mix(number, place->letter     ? place->letter->info.id
+			     : place->snapshot ? place->snapshot->info.id
+					       : 0);
 	if (place->file && !place->file->name)
 		number = mix(number,
 			     (uint64_t)place->segment.base_offset + place->setting);

@@ -236,12 +236,49 @@ static void ops_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 	refuse(req, node_at(req, parent), name, -EPERM, STRAY);
 }
 
+/* The file that a write will make: a node that nobody finds, and open. */
+static int create(fuse_req_t req, struct place *place, struct fuse_file_info *fi)
+{
+	struct mount *mount = mount_of(req);
+	struct node *node = node_take(mount, place, fuse_req_ctx(req)->uid);
+	struct handle *handle = node ? handle_new(node, fi->flags) : NULL;
+	struct fuse_entry_param entry = { 0 };
+
+	if (!handle) {
+		if (node)
+			node_forget(mount, node, 1);
+		return -ENOMEM;
+	}
+	entry.ino = node_ino(node);
+	node_stat(node, &entry.attr);
+	fi->fh = (uintptr_t)handle;
+	fi->direct_io = 1;
+	if (fuse_reply_create(req, &entry, fi) != 0) {
+		handle_free(handle);
+		node_forget(mount, node, 1);
+	}
+	return 0;
+}
+
 static void ops_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 		       struct fuse_file_info *fi)
 {
+	struct node *in = node_at(req, parent);
+	const struct children *children = in->place.dir->children;
+	struct store_why why = { STRAY };
+	struct place child = { 0 };
+	int error = -EPERM;
+
 	(void)mode;
-	(void)fi;
-	refuse(req, node_at(req, parent), name, -EPERM, STRAY);
+	if (children && children->create) {
+		error = store_name_check(name, &why);
+		if (!error)
+			error = children->create(&in->place, name, &child);
+		if (!error)
+			error = create(req, &child, fi);
+	}
+	if (error)
+		refuse(req, in, name, error, why.text);
 }
 
 static void ops_symlink(fuse_req_t req, const char *target, fuse_ino_t parent,
@@ -436,8 +473,10 @@ static mode_t entry_type(const struct place *place)
 {
 	if (!place->file)
 		return S_IFDIR;
-	/* find -type f, and with it many a crawler, passes by. */
-	return place->file->ops->flags & FILE_CONSUMES ? S_IFIFO : S_IFREG;
+	/* find -type f, and with it many a crawler, passes by what is no text to be read. */
+	return (place->file->ops->flags & FILE_STREAM) && place->file->ops->read
+		       ? S_IFIFO
+		       : S_IFREG;
 }
 
 static size_t add_entry(fuse_req_t req, char *buffer, size_t room,

@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * push.c - lines on their way into the queue (section 2).
+ * push.c - push and push.json: bytes on their way into the queue (section 2).
  *
- * 1. Every line is a message. Its bytes go on with the newline, as `log` will show them.
- * 2. What follows the last newline of a write is the handle's tail. It joins the next
- *    write, and becomes a message when the process that wrote it closes, at release at the
- *    latest. Two handles never mix.
- * 3. All lines of one write request are pushed together or not at all. If the store
- *    refuses them the tail is as it was before, so that the write can be repeated.
- * 4. A message that is too long takes the tail with it, and what the same write(2) still
- *    brings of it is refused as well: no piece of a refused message is stored.
+ * 1. Line framing: every line is a message; its bytes go on with the newline, as `log` will
+ *    show them. Of push.json every line is an object, whatever the framing. What follows
+ *    the last newline of a write is the handle's tail. It joins the next write, and counts
+ *    when the process that wrote it closes, at release at the latest.
+ * 2. File framing: all that one process writes up to its first close is a tail of its own,
+ *    and then one message.
+ * 3. Two handles never mix. All lines of one write request are pushed together or not at
+ *    all. If the store has no room for them the tail is as it was before, so that the write
+ *    can be repeated.
+ * 4. A message that is too long or no JSON takes the tail with it, and what the same
+ *    write(2) still brings of it is refused as well: no piece of a refused message is
+ *    stored.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,21 +27,37 @@
  * and this many bytes tell it from a new one. */
 #define REFUSED_KEPT 256
 
+/* A line of push.json is longer than its message: each byte may be written as \u00xx. */
+#define JSON_LINE_MAX(message_max) ((size_t)(message_max)*6 + 65536)
+
+struct tail {
+	uint64_t owner; /* who wrote it last */
+	char *data;
+	size_t size, room;
+	bool refused; /* file framing: it was too long, until its writer closes */
+	struct tail *next;
+};
+
 struct push {
 	pthread_mutex_t lock; /* all of it; the kernel may flush while another writes */
-	char *tail;
-	size_t tail_size, tail_room;
-	uint64_t tail_owner;
+	struct tail *tails;   /* of line framing and push.json one, else one a process */
 	char refused[REFUSED_KEPT]; /* its beginning */
 	size_t refused_size;	    /* of the whole request */
+	/* push.json */
+	bool json;
+	uint64_t lines;	      /* pushed or on their way */
+	struct text verdicts; /* of the last write */
+	size_t verdicts_at;   /* read up to here */
 };
 
 /* A write under way: what becomes of the tail when the store has answered. */
 struct push_write {
 	struct call *call; /* NULL: a tail pushed by release, with path and who instead */
 	struct push *push;
-	char *rest; /* the new tail; when refused, the old one */
-	char *old;
+	char *text; /* what is pushed */
+	size_t size;
+	uint64_t lines, first_line;
+	char *rest, *old; /* the new tail; when refused, the old one */
 	size_t rest_size, old_size;
 	uint64_t owner, old_owner;
 	struct mount *mount;
@@ -46,60 +67,109 @@ struct push_write {
 
 static void push_write_free(struct push_write *write)
 {
+	free(write->text);
 	free(write->rest);
 	free(write->old);
 	free(write->path);
 	free(write);
 }
 
-/* ---- the tail --------------------------------------------------------------------------- */
+/* ---- tails ------------------------------------------------------------------------------- */
 
-static int tail_append_locked(struct push *push, const char *data, size_t size,
-			      uint64_t owner)
+/* The tail of this owner, or with any the only one; NULL: there is none. */
+static struct tail *tail_find_locked(struct push *push, uint64_t owner, bool any)
 {
-	size_t room = push->tail_room ? push->tail_room : 256;
-	char *tail;
+	struct tail *tail = push->tails;
 
-	if (size == 0)
-		return 0;
-	while (room < push->tail_size + size)
+	while (tail && !any && tail->owner != owner)
+		tail = tail->next;
+	return tail;
+}
+
+static struct tail *tail_make_locked(struct push *push, uint64_t owner, bool any)
+{
+	struct tail *tail = tail_find_locked(push, owner, any);
+
+	if (tail)
+		return tail;
+	tail = calloc(1, sizeof(*tail));
+	if (!tail)
+		return NULL;
+	tail->owner = owner;
+	tail->next = push->tails;
+	push->tails = tail;
+	return tail;
+}
+
+static void tail_free_locked(struct push *push, struct tail *tail)
+{
+	struct tail **at = &push->tails;
+
+	if (!tail)
+		return;
+	while (*at != tail)
+		at = &(*at)->next;
+	*at = tail->next;
+	free(tail->data);
+	free(tail);
+}
+
+static int tail_room(struct tail *tail, size_t more)
+{
+	size_t room = tail->room ? tail->room : 256;
+	char *data;
+
+	while (room < tail->size + more)
 		room *= 2;
-	if (room != push->tail_room) {
-		tail = realloc(push->tail, room);
-		if (!tail)
-			return -ENOMEM;
-		push->tail = tail;
-		push->tail_room = room;
-	}
-	memcpy(push->tail + push->tail_size, data, size);
-	push->tail_size += size;
-	push->tail_owner = owner;
+	if (room == tail->room)
+		return 0;
+	data = realloc(tail->data, room);
+	if (!data)
+		return -ENOMEM;
+	tail->data = data;
+	tail->room = room;
 	return 0;
 }
 
-static void tail_drop_locked(struct push *push)
+static int tail_append_locked(struct push *push, const char *data, size_t size,
+			      uint64_t owner, bool any)
 {
-	free(push->tail);
-	push->tail = NULL;
-	push->tail_size = push->tail_room = 0;
+	struct tail *tail;
+
+	if (size == 0)
+		return 0;
+	tail = tail_make_locked(push, owner, any);
+	if (!tail || tail_room(tail, size))
+		return -ENOMEM;
+	memcpy(tail->data + tail->size, data, size);
+	tail->size += size;
+	tail->owner = owner;
+	return 0;
 }
 
-/* Puts back what a refused write had taken; room for it is still there. */
-static void tail_set_locked(struct push *push, char **data, size_t size, uint64_t owner)
+/* What stood before all that this tail has got since. */
+static int tail_prepend_locked(struct push *push, const char *data, size_t size,
+			       uint64_t owner, bool any)
 {
-	tail_drop_locked(push);
-	push->tail = *data;
-	push->tail_size = push->tail_room = size;
-	push->tail_owner = owner;
-	*data = NULL;
+	struct tail *tail;
+
+	if (size == 0)
+		return 0;
+	tail = tail_make_locked(push, owner, any);
+	if (!tail || tail_room(tail, size))
+		return -ENOMEM;
+	memmove(tail->data + size, tail->data, tail->size);
+	memcpy(tail->data, data, size);
+	tail->size += size;
+	return 0;
 }
 
-/* ---- cutting lines ---------------------------------------------------------------------- */
+/* ---- lines ------------------------------------------------------------------------------- */
 
-static size_t count_lines(const char *data, size_t size)
+static uint32_t count_lines(const char *data, size_t size)
 {
 	const char *end = data + size;
-	size_t count = 0;
+	uint32_t count = 0;
 
 	while ((data = memchr(data, '\n', (size_t)(end - data)))) {
 		data++;
@@ -116,41 +186,9 @@ static size_t whole_lines(const char *data, size_t size)
 	return last ? (size_t)(last - data) + 1 : 0;
 }
 
-/* Joins tail and lines into messages; the last one gets its newline if it has none. */
-static int cut(const char *tail, size_t tail_size, const char *lines, size_t size,
-	       struct messages *messages)
-{
-	size_t count = count_lines(lines, size), total = tail_size + size;
-	bool unfinished = size == 0 || lines[size - 1] != '\n';
-	struct messages cut = { .count = (uint32_t)(count + unfinished) };
-	char *at, *end;
-
-	cut.data = malloc(total + 1);
-	cut.ends = malloc(cut.count * sizeof(*cut.ends));
-	if (!cut.data || !cut.ends) {
-		messages_free(&cut);
-		return -ENOMEM;
-	}
-	if (tail_size)
-		memcpy(cut.data, tail, tail_size);
-	if (size)
-		memcpy(cut.data + tail_size, lines, size);
-	if (unfinished)
-		cut.data[total++] = '\n';
-	cut.size = total;
-	at = cut.data;
-	for (uint32_t i = 0; i < cut.count; i++) {
-		end = memchr(at, '\n', (size_t)(cut.data + total - at));
-		at = end + 1;
-		cut.ends[i] = (uint32_t)(at - cut.data);
-	}
-	*messages = cut;
-	return 0;
-}
-
-/* Is there a message longer than allowed among tail + data? The unfinished last one counts
- * as soon as it is. */
-static bool too_long(size_t tail_size, const char *data, size_t size)
+/* Is there a line longer than allowed among tail + data? The unfinished last one counts as
+ * soon as it is. */
+static bool too_long(size_t tail_size, const char *data, size_t size, size_t most)
 {
 	const char *end = data + size, *newline;
 	size_t length = tail_size;
@@ -158,7 +196,7 @@ static bool too_long(size_t tail_size, const char *data, size_t size)
 	for (; data < end; data = newline + 1, length = 0) {
 		newline = memchr(data, '\n', (size_t)(end - data));
 		length += (size_t)((newline ? newline : end) - data);
-		if (length > STORE_MESSAGE_MAX)
+		if (length > most)
 			return true;
 		if (!newline)
 			break;
@@ -166,62 +204,153 @@ static bool too_long(size_t tail_size, const char *data, size_t size)
 	return false;
 }
 
-/* ---- writing ---------------------------------------------------------------------------- */
+/* Where each line ends, or the one message of file framing. Takes the text. */
+static int messages_of(struct push_write *write, bool lines, struct messages *messages)
+{
+	uint32_t count = lines ? (uint32_t)write->lines : 1;
+	struct messages cut = { .size = write->size, .count = count, .lines = lines };
+	const char *at = write->text, *end = at + write->size;
+
+	cut.ends = malloc(count * sizeof(*cut.ends));
+	if (!cut.ends)
+		return -ENOMEM;
+	for (uint32_t i = 0; lines && i < count; i++) {
+		at = (const char *)memchr(at, '\n', (size_t)(end - at)) + 1;
+		cut.ends[i] = (uint32_t)(at - write->text);
+	}
+	if (!lines)
+		cut.ends[0] = (uint32_t)write->size;
+	cut.data = write->text;
+	write->text = NULL;
+	*messages = cut;
+	return 0;
+}
+
+/* ---- verdicts ---------------------------------------------------------------------------- */
+
+static void verdicts_set_locked(struct push *push, const struct store_result *result)
+{
+	FILE *out;
+
+	free(push->verdicts.data);
+	push->verdicts = (struct text){ 0 };
+	push->verdicts_at = 0;
+	if (result->error || !result->verdicts)
+		return;
+	out = open_memstream(&push->verdicts.data, &push->verdicts.size);
+	for (size_t i = 0; out && i < result->verdict_count; i++)
+		fprintf(out, "{\"offset\":%lld,\"status\":\"%s\"}\n",
+			(long long)result->verdicts[i].offset,
+			result->verdicts[i].duplicate ? "duplicate" : "queued");
+	if (out)
+		fclose(out);
+}
+
+static ssize_t push_read(struct handle *handle, char *buffer, size_t size, off_t offset)
+{
+	struct push *push = handle->state;
+	ssize_t got;
+
+	(void)offset;
+	pthread_mutex_lock(&push->lock);
+	got = text_copy(&push->verdicts, buffer, size, (off_t)push->verdicts_at);
+	push->verdicts_at += (size_t)got;
+	pthread_mutex_unlock(&push->lock);
+	return got;
+}
+
+/* ---- pushing ----------------------------------------------------------------------------- */
+
+/* Takes the tail away from the handle, and the first `whole` bytes of data with it; the rest
+ * is set aside until the store has answered. */
+static int take_locked(struct push *push, struct tail *tail, const char *data,
+		       size_t size, size_t whole, struct push_write *write)
+{
+	size_t tail_size = tail ? tail->size : 0;
+
+	write->push = push;
+	write->size = tail_size + whole;
+	write->text = malloc(write->size + 1);
+	write->rest_size = size - whole;
+	if (write->rest_size)
+		write->rest = malloc(write->rest_size);
+	if (!write->text || (write->rest_size && !write->rest))
+		return -ENOMEM;
+	if (tail_size)
+		memcpy(write->text, tail->data, tail_size);
+	if (whole)
+		memcpy(write->text + tail_size, data, whole);
+	if (write->rest_size)
+		memcpy(write->rest, data + whole, write->rest_size);
+	if (tail) {
+		write->old = tail->data;
+		write->old_size = tail_size;
+		write->old_owner = tail->owner;
+		tail->data = NULL;
+		tail_free_locked(push, tail);
+	}
+	return 0;
+}
+
+/* Its last line gets its newline, and all are counted. */
+static void lines_take_locked(struct push *push, struct push_write *write)
+{
+	if (write->size == 0 || write->text[write->size - 1] != '\n')
+		write->text[write->size++] = '\n';
+	write->lines = count_lines(write->text, write->size);
+	write->first_line = push->lines + 1;
+	push->lines += write->lines;
+}
+
+static void submit(const struct handle *handle, struct push_write *write, bool lines,
+		   store_done done)
+{
+	const struct place *place = &handle->node->place;
+	struct store_result result = { .error = -ENOMEM, .why = "" };
+	struct messages messages;
+
+	if (write->push->json)
+		store_push_json(place->queue, place->partition, write->text, write->size,
+				write->first_line, (handle->flags & O_ACCMODE) == O_RDWR,
+				done, write);
+	else if (messages_of(write, lines, &messages) == 0)
+		store_push(place->queue, place->partition, &messages, done, write);
+	else
+		done(write, &result);
+}
 
 static void write_done(void *arg, const struct store_result *result)
 {
 	struct push_write *write = arg;
 	struct push *push = write->push;
+	bool bad = result->error == -EINVAL || result->error == -EMSGSIZE;
+	bool any = write->lines > 0;
 
 	pthread_mutex_lock(&push->lock);
-	if (result->error == 0 && write->rest)
-		tail_set_locked(push, &write->rest, write->rest_size, write->owner);
-	if (result->error != 0 && write->old)
-		tail_set_locked(push, &write->old, write->old_size, write->old_owner);
+	if (result->error == 0)
+		tail_prepend_locked(push, write->rest, write->rest_size, write->owner,
+				    any);
+	else if (!bad)
+		tail_prepend_locked(push, write->old, write->old_size, write->old_owner,
+				    any);
+	if (result->error)
+		push->lines -= write->lines;
+	verdicts_set_locked(push, result);
 	pthread_mutex_unlock(&push->lock);
 	call_finish(write->call, result);
 	push_write_free(write);
 }
 
-static void submit(const struct node *node, struct messages *messages, store_done done,
-		   struct push_write *write)
-{
-	store_push(node->place.queue, node->place.partition, messages, done, write);
-}
-
-/* Takes the tail and the whole lines of data away from the handle; the rest is set aside
- * until the store has answered. */
-static int take_locked(struct push *push, const char *data, size_t size, size_t lines,
-		       struct push_write *write, struct messages *messages)
-{
-	write->rest_size = size - lines;
-	if (write->rest_size) {
-		write->rest = malloc(write->rest_size);
-		if (!write->rest)
-			return -ENOMEM;
-		memcpy(write->rest, data + lines, write->rest_size);
-	}
-	if (cut(push->tail, push->tail_size, data, lines, messages))
-		return -ENOMEM;
-	write->old = push->tail;
-	write->old_size = push->tail_size;
-	write->old_owner = push->tail_owner;
-	push->tail = NULL;
-	push->tail_size = push->tail_room = 0;
-	return 0;
-}
-
 static int refuse_too_long_locked(struct push *push, struct call *call, const char *data,
-				  size_t size)
+				  size_t size, uint32_t most)
 {
-	tail_drop_locked(push);
 	push->refused_size = size;
 	memcpy(push->refused, data, size < REFUSED_KEPT ? size : REFUSED_KEPT);
 	return why_not(
 		&call->why, -EMSGSIZE,
 		"a message is longer than max_message_bytes, which is %u; nothing of it "
 		"was stored",
-		STORE_MESSAGE_MAX);
+		most);
 }
 
 static bool refused_again_locked(struct push *push, const char *data, size_t size)
@@ -232,56 +361,117 @@ static bool refused_again_locked(struct push *push, const char *data, size_t siz
 	       memcmp(push->refused, data, kept) == 0;
 }
 
+/* Lines: those that are whole go, the rest stays as the tail. */
+static int lines_write_locked(struct push *push, struct call *call, const char *data,
+			      size_t size, uint64_t owner, uint32_t most,
+			      struct push_write *write)
+{
+	struct tail *tail = tail_find_locked(push, owner, true);
+	size_t whole = whole_lines(data, size);
+	size_t line_max = push->json ? JSON_LINE_MAX(most) : most;
+	int error;
+
+	if (refused_again_locked(push, data, size) ||
+	    too_long(tail ? tail->size : 0, data, size, line_max)) {
+		tail_free_locked(push, tail);
+		return refuse_too_long_locked(push, call, data, size, most);
+	}
+	push->refused_size = 0;
+	if (whole == 0)
+		return tail_append_locked(push, data, size, owner, true);
+	error = take_locked(push, tail, data, size, whole, write);
+	if (!error)
+		lines_take_locked(push, write);
+	return error;
+}
+
+/* File framing: all of it waits for the close. */
+static int file_write_locked(struct push *push, struct call *call, const char *data,
+			     size_t size, uint64_t owner, uint32_t most)
+{
+	struct tail *tail = tail_make_locked(push, owner, false);
+
+	if (!tail)
+		return -ENOMEM;
+	if (tail->refused || tail->size + size > most) {
+		free(tail->data);
+		*tail = (struct tail){ .owner = owner,
+				       .refused = true,
+				       .next = tail->next };
+		return refuse_too_long_locked(push, call, data, size, most);
+	}
+	return tail_append_locked(push, data, size, owner, false);
+}
+
 static ssize_t push_write(struct handle *handle, struct call *call, const char *data,
 			  size_t size, uint64_t owner)
 {
 	struct push *push = handle->state;
-	size_t lines = whole_lines(data, size);
-	struct push_write *write = NULL;
-	struct messages messages;
-	int error = 0;
+	struct push_write *write = calloc(1, sizeof(*write));
+	struct message_rules rules;
+	int error;
 
-	if (store_dropped(handle->node->place.queue))
+	if (!write)
+		return -ENOMEM;
+	if (store_dropped(handle->node->place.queue)) {
+		push_write_free(write);
 		return -ESTALE;
-	pthread_mutex_lock(&push->lock);
-	if (refused_again_locked(push, data, size) ||
-	    too_long(push->tail_size, data, size))
-		error = refuse_too_long_locked(push, call, data, size);
-	else
-		push->refused_size = 0;
-	if (!error && lines == 0) {
-		error = tail_append_locked(push, data, size, owner);
-	} else if (!error) {
-		write = calloc(1, sizeof(*write));
-		error = write ? take_locked(push, data, size, lines, write, &messages)
-			      : -ENOMEM;
 	}
+	store_message_rules(handle->node->place.queue, &rules);
+	pthread_mutex_lock(&push->lock);
+	if (rules.lines || push->json)
+		error = lines_write_locked(push, call, data, size, owner,
+					   rules.message_max, write);
+	else
+		error = file_write_locked(push, call, data, size, owner,
+					  rules.message_max);
 	pthread_mutex_unlock(&push->lock);
-	if (error || !write) {
-		if (write)
-			push_write_free(write);
+	if (error || !write->text) {
+		push_write_free(write);
 		return error ? error : (ssize_t)size;
 	}
 	write->call = call;
-	write->push = push;
 	write->owner = owner;
-	submit(handle->node, &messages, write_done, write);
+	submit(handle, write, true, write_done);
 	return PARKED;
 }
 
 /* ---- closing ---------------------------------------------------------------------------- */
 
+/* Takes a tail whose writer has closed. */
+static int tail_end_locked(struct push *push, struct tail *tail, bool lines,
+			   struct push_write *write)
+{
+	int error = take_locked(push, tail, "", 0, 0, write);
+
+	if (!error && lines)
+		lines_take_locked(push, write);
+	return error;
+}
+
 static int push_flush(struct handle *handle, struct call *call, uint64_t owner)
 {
 	struct push *push = handle->state;
 	struct push_write *write = NULL;
-	struct messages messages;
+	struct message_rules rules;
+	struct tail *tail;
 	int error = 0;
 
+	store_message_rules(handle->node->place.queue, &rules);
 	pthread_mutex_lock(&push->lock);
-	if (push->tail_size > 0 && push->tail_owner == owner) {
+	tail = tail_find_locked(push, owner, false);
+	if (tail && tail->refused) {
+		tail_free_locked(push, tail);
+		error = why_not(
+			&call->why, -EMSGSIZE,
+			"it was longer than max_message_bytes, which is %u; nothing "
+			"of it was stored",
+			rules.message_max);
+	} else if (tail) {
 		write = calloc(1, sizeof(*write));
-		error = write ? take_locked(push, "", 0, 0, write, &messages) : -ENOMEM;
+		error = write ? tail_end_locked(push, tail, rules.lines || push->json,
+						write)
+			      : -ENOMEM;
 	}
 	pthread_mutex_unlock(&push->lock);
 	if (error || !write) {
@@ -290,8 +480,7 @@ static int push_flush(struct handle *handle, struct call *call, uint64_t owner)
 		return error;
 	}
 	write->call = call;
-	write->push = push;
-	submit(handle->node, &messages, write_done, write);
+	submit(handle, write, rules.lines, write_done);
 	return PARKED;
 }
 
@@ -306,42 +495,57 @@ static void release_done(void *arg, const struct store_result *result)
 	push_write_free(write);
 }
 
+static void tail_release(struct handle *handle, struct push *push, bool lines)
+{
+	struct push_write *write = calloc(1, sizeof(*write));
+	char *path = place_path(&handle->node->place, NULL);
+
+	if (write &&
+	    tail_end_locked(push, push->tails, lines || push->json, write) == 0) {
+		write->mount = handle->node->mount;
+		write->who.uid = handle->node->uid;
+		write->path = path;
+		submit(handle, write, lines, release_done);
+		return;
+	}
+	errors_add(handle->node->mount, &(struct fuse_ctx){ .uid = handle->node->uid },
+		   path, -ENOMEM, "what had been written last was lost");
+	free(path);
+	if (write)
+		push_write_free(write);
+	tail_free_locked(push, push->tails);
+}
+
 static void push_close(struct handle *handle)
 {
 	struct push *push = handle->state;
-	struct push_write *write;
-	struct messages messages;
-	char *path;
+	struct message_rules rules;
 
-	if (push->tail_size > 0) {
-		path = place_path(&handle->node->place, NULL);
-		write = calloc(1, sizeof(*write));
-		if (write && take_locked(push, "", 0, 0, write, &messages) == 0) {
-			write->mount = handle->node->mount;
-			write->who.uid = handle->node->uid;
-			write->path = path;
-			submit(handle->node, &messages, release_done, write);
-		} else {
-			errors_add(handle->node->mount,
-				   &(struct fuse_ctx){ .uid = handle->node->uid }, path,
-				   -ENOMEM, "an unfinished last line was lost");
-			free(path);
-			if (write)
-				push_write_free(write);
-		}
+	store_message_rules(handle->node->place.queue, &rules);
+	while (push->tails) {
+		if (push->tails->refused)
+			tail_free_locked(push, push->tails);
+		else
+			tail_release(handle, push, rules.lines);
 	}
-	tail_drop_locked(push);
+	free(push->verdicts.data);
 	pthread_mutex_destroy(&push->lock);
 	free(push);
 }
 
 static int push_open(struct handle *handle, struct call *call)
 {
-	struct push *push = calloc(1, sizeof(*push));
+	bool json = handle->node->place.file->ops == &push_json_file;
+	struct push *push;
 
-	(void)call;
+	if ((handle->flags & O_ACCMODE) == O_RDONLY)
+		return why_not(&call->why, -EACCES,
+			       "what can be read here is what became of the last write; "
+			       "open it read-write, as in exec 3<>push.json");
+	push = calloc(1, sizeof(*push));
 	if (!push)
 		return -ENOMEM;
+	push->json = json;
 	pthread_mutex_init(&push->lock, NULL);
 	handle->state = push;
 	return 0;
@@ -367,4 +571,13 @@ const struct file_ops push_file = {
 	.flush = push_flush,
 	.close = push_close,
 	.take = push_take,
+};
+
+const struct file_ops push_json_file = {
+	.flags = FILE_STREAM,
+	.open = push_open,
+	.read = push_read,
+	.write = push_write,
+	.flush = push_flush,
+	.close = push_close,
 };

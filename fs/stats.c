@@ -98,10 +98,12 @@ static int queue_stats(const struct place *place, FILE *out)
 static void print_counts(FILE *out, const struct cursor_info *info)
 {
 	fprintf(out,
-		"delivered %llu\nredelivered %llu\ndead_lettered %llu\nskipped %llu\n",
+		"delivered %llu\nredelivered %llu\ndead_lettered %llu\nskipped %llu\n"
+		"filter_errors %llu\n",
 		(unsigned long long)info->delivered,
 		(unsigned long long)info->redelivered, (unsigned long long)info->dead,
-		(unsigned long long)info->skipped);
+		(unsigned long long)info->skipped,
+		(unsigned long long)info->filter_errors);
 }
 
 static int lane_stats(const struct place *place, FILE *out)
@@ -149,6 +151,7 @@ static int sum_lane(struct item *partition, void *arg)
 	sum->sum.redelivered += info.redelivered;
 	sum->sum.dead += info.dead;
 	sum->sum.skipped += info.skipped;
+	sum->sum.filter_errors += info.filter_errors;
 	if (info.oldest_us &&
 	    (!sum->sum.oldest_us || info.oldest_us < sum->sum.oldest_us))
 		sum->sum.oldest_us = info.oldest_us;
@@ -203,8 +206,9 @@ static void print_member(FILE *out, struct item *group, const struct member *mem
 	}
 	fprintf(out, "%d\t%u\t", (int)member->who.pid, member->who.uid);
 	print_command(out, member->who.pid);
-	fprintf(out, "\t%s%s\t%s\t%s\t%s\n",
+	fprintf(out, "\t%s%s%s\t%s\t%s\t%s\n",
 		member->flags & READER_FOLLOW ? "follow" : "pop",
+		member->flags & READER_JSON ? ".json" : "",
 		member->flags & READER_LEASED ? " rw" : "",
 		member->partition ? store_name(member->partition) : "-", span, until);
 }

@@ -173,9 +173,11 @@ static void lease_publish_locked(struct store *store, struct job *base)
 	}
 	if (span && span->next <= job->state.committed)
 		span->next = job->state.committed + 1;
+	if (span)
+		span_settle_locked(span);
 	/* Given back, or acked to its end: the lease is over. */
 	if (span && (job->verb == LEASE_RETRY || job->verb == LEASE_FAIL ||
-		     job->state.committed >= span->end))
+		     cursor->committed >= span->end))
 		span_release_locked(job->reader, span, job->verb != LEASE_RETRY);
 	cursor_ready_locked(cursor);
 	wait_ready_locked(cursor);
@@ -198,7 +200,7 @@ static void lease_undo_locked(struct store *store, struct job *base)
 		dying_end_locked(cursor);
 		/* Not at once again, while the disk is full. */
 		cursor->delayed = true;
-		alarm_set_locked(store, cursor, monotonic_us() + 1000000);
+		alarm_set_locked(store, &cursor->alarm, monotonic_us() + 1000000);
 	}
 	if (cursor_ready_locked(cursor))
 		wait_ready_locked(cursor);
@@ -255,12 +257,6 @@ static struct lease_job *lease_job_new(struct cursor *cursor, enum lease_verb ve
 	cursor->pins++;
 	cursor->group->jobs++;
 	return job;
-}
-
-static void nobody(void *arg, const struct store_result *result)
-{
-	(void)arg;
-	(void)result;
 }
 
 /* With `state`, which is given up while it commits. */
@@ -375,7 +371,7 @@ void store_ack(struct reader *reader, enum ack_verb verb, int64_t offset, const 
 	if (job) {
 		job->reader = reader;
 		job->single = span->single;
-		job->to = verb == ACK_TO ? offset : span->next - 1;
+		job->to = verb == ACK_TO ? span_past(span, offset) : span->next - 1;
 		snprintf(job->why, sizeof(job->why), "%s", why ? why : "");
 		trim_character(job->why, strlen(job->why), why);
 	}
@@ -402,7 +398,8 @@ int store_extend(struct reader *reader, int64_t seconds)
 		error = -ESTALE;
 	if (!error) {
 		span->cursor->overdue = false;
-		alarm_set_locked(store, span->cursor, monotonic_us() + seconds * 1000000);
+		alarm_set_locked(store, &span->cursor->alarm,
+				 monotonic_us() + seconds * 1000000);
 		cursor_ready_locked(span->cursor);
 	}
 	pthread_mutex_unlock(&store->state);

@@ -32,13 +32,23 @@
  *    is free again it came back, and is given one message at a time, alone.
  * 4. What a LEASED reader gets is recorded (commit of attempts and delivered) before it is
  *    returned.
+ * 5. A message that is shown as JSON, or that a filter has to see, is taken one at a time:
+ *    looked at without the lock, and given only if its span is still live then. What a
+ *    filter does not want is passed over as if acked; a read that passes over many hands
+ *    itself to a thread of its own (wait.c), so that nobody waits behind it.
+ * 6. A JSON reader marks where each partition ended when it first read and after a seek
+ *    back (section 8). Up to its marks it replays, and takes nothing else meanwhile.
  */
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "store_int.h"
 
 #define SECOND_US 1000000
+#define TEXT_KEPT 65536 /* of a reader's text, for the next message */
+#define PASS_US 5000	/* how long one read passes over what a filter does not want */
 
 /* A run of bytes of one segment, copied after the lock is gone. */
 struct slice {
@@ -79,7 +89,7 @@ void cursor_free_lease_locked(struct cursor *cursor, bool pause)
 
 	cursor->held = cursor->overdue = false;
 	cursor->delayed = delay > 0;
-	alarm_set_locked(cursor->group->item.store, cursor,
+	alarm_set_locked(cursor->group->item.store, &cursor->alarm,
 			 delay > 0 ? monotonic_us() + delay : 0);
 }
 
@@ -93,6 +103,7 @@ void span_release_locked(struct reader *reader, struct span *span, bool pause)
 	TAILQ_REMOVE(&reader->spans, span, entry);
 	if (reader->begun == span)
 		reader->begun = NULL;
+	free(span->passed);
 	free(span);
 	/* Those of the queue are woken by wait_next_locked(). */
 	if (cursor_ready_locked(cursor) && !TAILQ_EMPTY(&cursor->waiting))
@@ -119,16 +130,197 @@ static bool came_back(const struct cursor *cursor)
 	return cursor->delivered > cursor_committed_locked(cursor);
 }
 
+/* ---- replay marks (section 8) --------------------------------------------------------- */
+
+static int64_t mark_locked(const struct reader *reader, const struct partition *partition)
+{
+	if (reader->partition)
+		return reader->mark;
+	return partition->slot < reader->mark_count &&
+			       partition->item.id <= reader->marks_until
+		       ? reader->marks[partition->slot]
+		       : -1;
+}
+
+static bool replays_locked(const struct reader *reader, const struct cursor *cursor,
+			   int64_t next)
+{
+	return next <= mark_locked(reader, cursor->partition);
+}
+
+/* The first of the ready cursors with something below its mark. */
+static struct cursor *replay_candidate_locked(const struct reader *reader)
+{
+	struct group *group = group_of(reader->group);
+	struct cursor *cursor;
+
+	TAILQ_FOREACH(cursor, &group->ready, ready_entry)
+	if (replays_locked(reader, cursor, cursor_committed_locked(cursor) + 1))
+		break;
+	return cursor;
+}
+
 /* The cursor that this reader would claim now, or NULL. */
 static struct cursor *candidate_locked(const struct reader *reader)
 {
 	struct group *group = group_of(reader->group);
-	struct cursor *cursor =
-		reader->partition ? cursor_locked(group, partition_of(reader->partition))
-				  : TAILQ_FIRST(&group->ready);
+	struct cursor *cursor;
 
-	return cursor && cursor->ready ? cursor : NULL;
+	if (!reader->partition)
+		return reader->replaying ? replay_candidate_locked(reader)
+					 : TAILQ_FIRST(&group->ready);
+	cursor = cursor_locked(group, partition_of(reader->partition));
+	if (!cursor->ready ||
+	    (reader->replaying &&
+	     !replays_locked(reader, cursor, cursor_committed_locked(cursor) + 1)))
+		return NULL;
+	return cursor;
 }
+
+/* Is there something below a mark that this reader has, or can claim? */
+static bool replay_left_locked(const struct reader *reader)
+{
+	const struct span *span;
+
+	TAILQ_FOREACH(span, &reader->spans, entry)
+	if (span_live_locked(span) && replays_locked(reader, span->cursor, span->next))
+		return true;
+	return candidate_locked(reader) != NULL;
+}
+
+static const struct seeks *seeks_locked(const struct reader *reader)
+{
+	struct group *group = group_of(reader->group);
+
+	return reader->partition
+		       ? &cursor_locked(group, partition_of(reader->partition))->seeks
+		       : &group->seeks;
+}
+
+/* Marks the end of each partition that this reader sees; count: what is before the marks. */
+static int marks_set_locked(struct reader *reader, uint64_t *count)
+{
+	struct group *group = group_of(reader->group);
+	struct queue *queue = queue_of(reader->group->parent);
+	struct item *partition;
+	int64_t *marks;
+
+	*count = 0;
+	if (reader->partition) {
+		struct cursor *cursor =
+			cursor_locked(group, partition_of(reader->partition));
+		reader->mark = cursor->partition->last;
+		*count = (uint64_t)(reader->mark - cursor_committed_locked(cursor));
+		return 0;
+	}
+	marks = realloc(reader->marks, (queue->slots + 1) * sizeof(*marks));
+	if (!marks)
+		return -ENOMEM;
+	reader->marks = marks;
+	reader->mark_count = queue->slots;
+	for (uint32_t i = 0; i < queue->slots; i++)
+		marks[i] = -1;
+	names_each(&queue->partitions, i, partition)
+	{
+		struct cursor *cursor = cursor_locked(group, partition_of(partition));
+		marks[cursor->partition->slot] = cursor->partition->last;
+		*count += (uint64_t)(cursor->partition->last -
+				     cursor_committed_locked(cursor));
+		reader->marks_until = partition->id;
+	}
+	return 0;
+}
+
+/* An event is a line of follow.json, and a gap one of pop.json too. */
+__attribute__((format(printf, 2, 3))) static int event_locked(struct reader *reader,
+							      const char *format, ...)
+{
+	char line[160];
+	va_list args;
+	int size;
+
+	va_start(args, format);
+	size = vsnprintf(line, sizeof(line), format, args);
+	va_end(args);
+	return buffer_add(&reader->text, line, (size_t)size);
+}
+
+static int replay_end_locked(struct reader *reader)
+{
+	reader->replaying = false;
+	return reader->flags & READER_FOLLOW
+		       ? event_locked(reader,
+				      "{\"event\":\"replayEnd\",\"replayed\":%llu}\n",
+				      (unsigned long long)reader->replayed)
+		       : 0;
+}
+
+static bool marks_due_locked(const struct reader *reader)
+{
+	return reader->json &&
+	       (!reader->marked || seeks_locked(reader)->back != reader->seeks.back);
+}
+
+static bool replay_ended_locked(const struct reader *reader)
+{
+	return reader->replaying && (seeks_locked(reader)->all != reader->seeks.all ||
+				     !replay_left_locked(reader));
+}
+
+/* Between messages: a replay begins and ends where it has to. */
+static int replay_locked(struct reader *reader)
+{
+	uint64_t count;
+	int error = 0;
+
+	if (replay_ended_locked(reader))
+		error = replay_end_locked(reader);
+	if (!error && marks_due_locked(reader)) {
+		error = marks_set_locked(reader, &count);
+		if (!error && (reader->flags & READER_FOLLOW))
+			error = event_locked(
+				reader, "{\"event\":\"replayStart\",\"count\":%llu}\n",
+				(unsigned long long)count);
+		reader->marked = reader->replaying = !error;
+		reader->replayed = 0;
+	}
+	reader->seeks = *seeks_locked(reader);
+	if (!error && replay_ended_locked(reader))
+		error = replay_end_locked(reader);
+	return error;
+}
+
+static int gap_event_locked(struct reader *reader, const struct partition *partition,
+			    int64_t next)
+{
+	const char *name = partition->item.name;
+	int error = event_locked(reader, "{\"event\":\"gap\",\"partition\":");
+
+	if (!error)
+		error = envelope_quote(name, strlen(name), &reader->text);
+	if (!error)
+		error = event_locked(reader, ",\"from\":%lld,\"to\":%lld}\n",
+				     (long long)next, (long long)partition->first - 1);
+	return error;
+}
+
+/* If retention or rm has passed `next`, which this group has not read, says so. */
+static int gap_locked(struct reader *reader, struct cursor *cursor, int64_t next)
+{
+	struct cursor_state state = cursor_state_locked(cursor);
+	struct partition *partition = cursor->partition;
+	int error = 0;
+
+	if (next < partition->first) {
+		cursor->skipped_count += (uint64_t)(partition->first - next);
+		if (reader->json)
+			error = gap_event_locked(reader, partition, next);
+	}
+	cursor_set_locked(cursor, &state);
+	return error;
+}
+
+/* ---- claiming ------------------------------------------------------------------------- */
 
 /* Its head was delivered too often: it is set aside until it is a dead letter. */
 static bool dead_locked(struct reader *reader, struct cursor *cursor)
@@ -143,18 +335,19 @@ static struct span *claim_locked(struct reader *reader, struct cursor *cursor)
 	struct span *span = calloc(1, sizeof(*span));
 	int64_t lease = setting(reader, SETTING_LEASE_SECONDS), batch;
 	int64_t last = cursor->partition->last;
-	struct cursor_state state = cursor_state_locked(cursor);
 
 	if (!span)
 		return NULL;
-	cursor->skipped_count += (uint64_t)(state.committed - cursor->committed);
-	cursor_set_locked(cursor, &state);
+	if (gap_locked(reader, cursor, cursor->committed + 1)) {
+		free(span);
+		return NULL;
+	}
 	cursor->held = true;
 	cursor->holder = reader;
 	cursor->overdue = false;
 	cursor->epoch++;
 	cursor->pins++;
-	alarm_set_locked(reader->store, cursor,
+	alarm_set_locked(reader->store, &cursor->alarm,
 			 lease > 0 ? monotonic_us() + lease * SECOND_US +
 					     delay_us(cursor->group, cursor->attempts + 1)
 				   : 0);
@@ -165,7 +358,12 @@ static struct span *claim_locked(struct reader *reader, struct cursor *cursor)
 	/* What may be delivered once only has to be alone the first time. */
 	span->single = cursor->delivered > cursor->committed ||
 		       setting(reader, SETTING_MAX_DELIVERIES) == 1;
-	batch = span->single ? 1 : setting(reader, SETTING_BATCH);
+	/* Without newlines between them messages must come alone. */
+	batch = span->single || (!reader->json &&
+				 !queue_lines_locked(reader->group->parent))
+			? 1
+			: setting(reader, SETTING_BATCH);
+	span->wanted = -1;
 	span->end = cursor->committed + batch;
 	if (reader->flags == READER_FOLLOW && !span->single)
 		span->end = INT64_MAX;
@@ -228,6 +426,69 @@ static void returned_locked(struct reader *reader, struct span *span, int64_t of
 		pop_locked(reader, span->cursor, offset);
 }
 
+/* Notes that a LEASED reader was not given this one; they come in order. */
+static int passed_add(struct span *span, int64_t offset)
+{
+	uint32_t count = span->passed_count;
+	struct range *passed = span->passed;
+
+	if (count > 0 && passed[count - 1].to == offset - 1) {
+		passed[count - 1].to = offset;
+		return 0;
+	}
+	if ((count & (count - 1)) == 0) { /* full at each power of two */
+		passed = realloc(passed, (count ? count * 2 : 1) * sizeof(*passed));
+		if (!passed)
+			return -ENOMEM;
+		span->passed = passed;
+	}
+	passed[span->passed_count++] = (struct range){ offset, offset };
+	return 0;
+}
+
+int64_t span_past(const struct span *span, int64_t offset)
+{
+	for (uint32_t i = 0; i < span->passed_count; i++)
+		if (span->passed[i].from <= offset + 1 && offset < span->passed[i].to)
+			offset = span->passed[i].to;
+	return offset;
+}
+
+void span_settle_locked(struct span *span)
+{
+	struct cursor *cursor = span->cursor;
+
+	if (span_live_locked(span) && !cursor->applied)
+		pass_locked(cursor, span_past(span, cursor_committed_locked(cursor)));
+}
+
+/* The filter does not want the next message of this span. */
+static int pass_over_locked(struct reader *reader, struct span *span)
+{
+	struct cursor *cursor = span->cursor;
+	int64_t offset = span->next;
+
+	if (span->recorded) {
+		int error = passed_add(span, offset);
+		if (error)
+			return error;
+		span->next++;
+		span_settle_locked(span);
+		return 0;
+	}
+	span->next++;
+	/* It takes no place in the batch. */
+	if (span->end != INT64_MAX &&
+	    (!(reader->flags & READER_LEASED) || span->end < cursor->partition->last))
+		span->end++;
+	if (offset != cursor->committed + 1)
+		return 0; /* the ack of what was given before passes it too */
+	pass_locked(cursor, offset);
+	if (reader->undo_partition)
+		reader->undo_to = offset;
+	return 0;
+}
+
 /* Reading on acks all that was returned before. */
 static void ack_returned_locked(struct reader *reader)
 {
@@ -241,13 +502,24 @@ static void ack_returned_locked(struct reader *reader)
 
 /* ---- the next slice ----------------------------------------------------------------- */
 
-enum next { NEXT_SLICE, NEXT_LOAD, NEXT_RECORD, NEXT_DEAD, NEXT_NONE };
+enum next {
+	NEXT_SLICE,
+	NEXT_TEXT,    /* what stands in reader->text */
+	NEXT_MESSAGE, /* a message to look at first */
+	NEXT_LOAD,
+	NEXT_RECORD,
+	NEXT_DEAD,
+	NEXT_NONE
+};
 
-/* What next_locked() found besides a slice. */
+/* What next_locked() found. */
 struct found {
-	struct slice slice;
-	struct cursor *cursor; /* NEXT_LOAD, NEXT_DEAD */
-	int64_t offset;	       /* NEXT_LOAD */
+	struct slice slice;	 /* NEXT_SLICE, with a reference */
+	struct cursor *cursor;	 /* NEXT_LOAD, NEXT_DEAD */
+	int64_t offset;		 /* NEXT_LOAD, NEXT_MESSAGE */
+	struct span *span;	 /* NEXT_MESSAGE */
+	struct segment *segment; /* NEXT_MESSAGE, with a reference */
+	struct message message;	 /* NEXT_MESSAGE: what the lock is needed for */
 };
 
 /* More of the message that was begun. */
@@ -272,7 +544,8 @@ static bool may_give(const struct reader *reader, const struct span *span,
 		     int64_t prefetch)
 {
 	return span->next <= span->end && span->next <= span->cursor->partition->last &&
-	       (prefetch == 0 || reader->given < prefetch);
+	       (prefetch == 0 || reader->given < prefetch) &&
+	       (!reader->replaying || replays_locked(reader, span->cursor, span->next));
 }
 
 /* Whole messages of one segment while they fit; else, with nothing returned so far, the
@@ -306,7 +579,7 @@ static bool slice_new_locked(struct reader *reader, struct span *span,
 		slice->size = to - start;
 		give_locked(reader, span, span->next);
 		returned_locked(reader, span, span->next);
-		if (!may_give(reader, span, prefetch) ||
+		if (reader->filter || !may_give(reader, span, prefetch) ||
 		    span->next > segment->info.end_offset)
 			break;
 		segment_message(segment, span->next, &from, &to);
@@ -327,6 +600,11 @@ static enum next span_locked(struct reader *reader, struct span **out,
 		*out = span;
 		return NEXT_SLICE;
 	}
+	if (span && reader->given == 0 && !span->recorded) {
+		/* All of it was passed over. */
+		span_release_locked(reader, span, false);
+		span = NULL;
+	}
 	if (span && (reader->flags != READER_FOLLOW || span->single || reader->shares ||
 		     group_of(reader->group)->waiting_count > 0 ||
 		     (prefetch > 0 && reader->given >= prefetch)))
@@ -342,13 +620,56 @@ static enum next span_locked(struct reader *reader, struct span **out,
 	return *out ? NEXT_SLICE : NEXT_NONE;
 }
 
+/* Is a message to be looked at before it is given? */
+static bool looks(const struct reader *reader)
+{
+	return reader->json || reader->filter;
+}
+
+static enum next look_locked(struct reader *reader, struct span *span,
+			     struct segment *segment, struct found *found)
+{
+	const struct cursor *cursor = span->cursor;
+	bool head = span->next == cursor->committed + 1;
+
+	found->span = span;
+	found->segment = segment;
+	found->offset = span->next;
+	found->message = (struct message){
+		.queue = reader->group->parent->name,
+		.partition = cursor->partition->item.name,
+		.partition_number = cursor->partition->item.id,
+		.attempt = head ? cursor->attempts + !(reader->flags & READER_LEASED) : 1,
+		.replay = replays_locked(reader, cursor, span->next),
+	};
+	return NEXT_MESSAGE;
+}
+
+/* The segment with the next message of a span, with a reference, or NULL. */
+static struct segment *segment_of_span_locked(struct reader *reader, struct span *span,
+					      struct segment *loaded)
+{
+	struct cursor *cursor = span->cursor;
+	struct segment *segment = cache_find_locked(reader->store, cursor->partition,
+						    span->next, cursor->hint);
+
+	if (!segment && loaded && loaded->partition == cursor->partition->item.id &&
+	    loaded->info.base_offset <= span->next &&
+	    span->next <= loaded->info.end_offset) {
+		segment = loaded;
+		segment->refs++;
+	}
+	if (segment)
+		cursor->hint = segment->info.base_offset;
+	return segment;
+}
+
 /* What this reader gets next. NEXT_LOAD: the segment with found->offset has to be loaded
  * first; `loaded` is it, the second time. */
 static enum next next_locked(struct reader *reader, size_t room, bool first,
 			     struct segment *loaded, struct found *found)
 {
 	struct segment *segment;
-	struct cursor *cursor;
 	struct span *span;
 	enum next next;
 
@@ -356,35 +677,173 @@ static enum next next_locked(struct reader *reader, size_t room, bool first,
 		slice_begun_locked(reader, room, &found->slice);
 		return NEXT_SLICE;
 	}
-	next = span_locked(reader, &span, &found->cursor);
+	if (reader->text.size == 0 && reader->json && replay_locked(reader))
+		return NEXT_NONE;
+	next = reader->text.size ? NEXT_TEXT : span_locked(reader, &span, &found->cursor);
 	if (next != NEXT_SLICE)
 		return next;
-	if ((reader->flags & READER_LEASED) && !span->recorded)
+	if ((reader->flags & READER_LEASED) && !span->recorded &&
+	    (!reader->filter || span->wanted == span->next))
 		return reader->recording ? NEXT_NONE : NEXT_RECORD;
-	cursor = span->cursor;
-	if (span->next < cursor->partition->first) /* rm has passed it */
-		span->next = cursor->partition->first;
-	if (span->next > span->end || span->next > cursor->partition->last)
-		return NEXT_NONE;
-	segment = cache_find_locked(reader->store, cursor->partition, span->next,
-				    cursor->hint);
-	if (!segment && loaded && loaded->partition == cursor->partition->item.id &&
-	    loaded->info.base_offset <= span->next &&
-	    span->next <= loaded->info.end_offset) {
-		segment = loaded;
-		segment->refs++;
+	if (span->next < span->cursor->partition->first) {
+		if (gap_locked(reader, span->cursor, span->next))
+			return NEXT_NONE;
+		span->next = span->cursor->partition->first;
 	}
+	if (reader->text.size)
+		return NEXT_TEXT; /* a gap was met */
+	if (span->next > span->end || span->next > span->cursor->partition->last)
+		return NEXT_NONE;
+	segment = segment_of_span_locked(reader, span, loaded);
 	if (!segment) {
-		found->cursor = cursor;
+		found->cursor = span->cursor;
 		found->offset = span->next;
 		return NEXT_LOAD;
 	}
-	cursor->hint = segment->info.base_offset;
+	if (looks(reader))
+		return look_locked(reader, span, segment, found);
 	next = slice_new_locked(reader, span, segment, room, first, &found->slice)
 		       ? NEXT_SLICE
 		       : NEXT_NONE;
 	segment_put_locked(segment);
 	return next;
+}
+
+/* ---- a message that is looked at first ------------------------------------------------ */
+
+/* Where a read puts its bytes. */
+struct target {
+	char *buffer;
+	size_t size, copied;
+	bool gave;	   /* a message, if only an empty one */
+	int64_t passed_us; /* since when it has been passing over messages, or 0 */
+	unsigned passed;
+};
+
+static size_t room(const struct target *target)
+{
+	return target->size - target->copied;
+}
+
+static void slice_copy(struct store *store, const struct slice *slice,
+		       struct target *target)
+{
+	pthread_mutex_unlock(&store->state);
+	memcpy(target->buffer + target->copied, slice->segment->data + slice->from,
+	       slice->size);
+	target->copied += slice->size;
+	target->gave = true;
+	pthread_mutex_lock(&store->state);
+	segment_put_locked(slice->segment);
+}
+
+/* Copies of reader->text what fits; at the end of a message's line that is returned. */
+static void text_copy(struct reader *reader, struct target *target)
+{
+	struct buffer *text = &reader->text;
+	size_t left = text->size - reader->text_at;
+	size_t piece = left < room(target) ? left : room(target);
+
+	pthread_mutex_unlock(&reader->store->state);
+	memcpy(target->buffer + target->copied, text->data + reader->text_at, piece);
+	pthread_mutex_lock(&reader->store->state);
+	target->copied += piece;
+	reader->text_at += piece;
+	if (reader->text_at < text->size)
+		return;
+	text->size = reader->text_at = 0;
+	if (text->room > TEXT_KEPT) {
+		free(text->data);
+		*text = (struct buffer){ 0 };
+	}
+	if (reader->text_message)
+		returned_locked(reader, reader->begun, reader->offset);
+	reader->text_message = false;
+	reader->begun = NULL;
+}
+
+/* Is it time to let others run? */
+static bool passed_enough(struct target *target)
+{
+	if (target->passed++ % 16 != 0)
+		return false;
+	if (target->passed_us == 0)
+		target->passed_us = monotonic_us();
+	return monotonic_us() - target->passed_us > PASS_US;
+}
+
+/* The message is wanted and its span is live: 0 go on, 1 it does not fit any more. */
+static int give_found_locked(struct reader *reader, const struct found *found,
+			     struct target *target)
+{
+	struct span *span = found->span;
+	struct slice slice;
+
+	if ((reader->flags & READER_LEASED) && !span->recorded) {
+		span->wanted = found->offset;
+		return 0;
+	}
+	if (!reader->json) {
+		if (!slice_new_locked(reader, span, found->segment, room(target),
+				      target->copied == 0, &slice))
+			return 1;
+		slice_copy(reader->store, &slice, target);
+		return 0;
+	}
+	if (reader->text.size > room(target) && target->copied > 0) {
+		reader->text.size = 0;
+		return 1;
+	}
+	reader->replayed += found->message.replay && reader->replaying;
+	reader->begun = span;
+	reader->offset = found->offset;
+	reader->text_message = true;
+	give_locked(reader, span, found->offset);
+	text_copy(reader, target);
+	target->gave = true;
+	return 0;
+}
+
+/* Has nothing come in between: no seek, no other reader, no verb that ended the lease? */
+static bool found_still_locked(const struct reader *reader, const struct found *found)
+{
+	const struct span *span;
+
+	TAILQ_FOREACH(span, &reader->spans, entry)
+	if (span == found->span)
+		return span_live_locked(span) && span->next == found->offset;
+	return false;
+}
+
+/* Looks at the message without the lock, then gives it or passes over it: 0 go on, 1 enough
+ * for this read, -EALREADY for this turn, -errno. */
+static int look(struct reader *reader, struct found *found, struct target *target)
+{
+	struct store *store = reader->store;
+	bool lines = queue_lines_locked(reader->group->parent);
+	int wanted = 1, stop = 0;
+
+	pthread_mutex_unlock(&store->state);
+	segment_view(found->segment, found->offset, lines, &found->message);
+	if (reader->filter)
+		wanted = filter_test(reader->filter, &found->message);
+	if (wanted != 0 && reader->json)
+		stop = envelope_print(&found->message, &reader->text);
+	pthread_mutex_lock(&store->state);
+	if (stop || !found_still_locked(reader, found)) {
+		reader->text.size = 0; /* what comes next is decided anew */
+	} else if (wanted == 0) {
+		stop = pass_over_locked(reader, found->span);
+		if (!stop && passed_enough(target)) {
+			reader->passing = target->copied == 0;
+			stop = reader->passing ? -EALREADY : 1;
+		}
+	} else {
+		found->span->cursor->filter_errors += wanted < 0;
+		stop = give_found_locked(reader, found, target);
+	}
+	segment_put_locked(found->segment);
+	return stop;
 }
 
 /* ---- reading ------------------------------------------------------------------------ */
@@ -404,15 +863,18 @@ static int begin_locked(struct reader *reader)
 	reader->record_error = 0;
 	if (error)
 		return error;
+	if ((reader->flags & READER_FOLLOW) && !reader->json &&
+	    !queue_lines_locked(reader->group->parent))
+		return -EINVAL; /* nothing would tell its messages apart */
 	/* Whom this wakes has not had its turn when more is claimed. */
 	reader->shares = group_of(reader->group)->waiting_count > 0;
 	if (reader->flags == READER_FOLLOW)
 		ack_returned_locked(reader);
 	span = TAILQ_FIRST(&reader->spans);
-	if (reader->flags == 0 && reader->ended) {
-		reader->ended = false;
+	if (span)
+		span_settle_locked(span);
+	if (reader->flags == 0 && reader->ended)
 		return 1;
-	}
 	if (span && (!span_live_locked(span) ||
 		     cursor_committed_locked(span->cursor) >= span->end)) {
 		release_all_locked(reader); /* lost, or passed by rm: claims anew */
@@ -427,8 +889,9 @@ static int begin_locked(struct reader *reader)
 static int nothing_locked(struct reader *reader)
 {
 	const struct group *group = group_of(reader->group);
+	const struct span *span = TAILQ_FIRST(&reader->spans);
 
-	if (reader->flags == 0)
+	if (span && !span->recorded && !reader->recording)
 		release_all_locked(reader);
 	if (reader->recording || group->dying > 0)
 		return -EALREADY;
@@ -441,7 +904,7 @@ static void end_pop_locked(struct reader *reader)
 {
 	struct span *span = span_last(reader);
 
-	if (reader->flags != 0 || reader->segment)
+	if (reader->flags != 0 || reader->segment || reader->text.size)
 		return;
 	if (span && span_live_locked(span) && span->next <= span->end)
 		return;
@@ -473,50 +936,84 @@ static int prepare(struct reader *reader, enum next next, const struct found *fo
 	return error;
 }
 
+/* The first read decides where the group has started; nobody waits for the row. */
+static void group_start(struct reader *reader)
+{
+	struct group *group = group_of(reader->group);
+	bool first;
+
+	pthread_mutex_lock(&reader->store->state);
+	first = !group->started;
+	group->started = true;
+	if (!reader->filter && group->filter)
+		reader->filter = filter_get(group->filter);
+	pthread_mutex_unlock(&reader->store->state);
+	if (first)
+		subscription_decided(group);
+}
+
+/* One step of a read: 0 go on, 1 enough, -errno. */
+static int step_locked(struct reader *reader, struct target *target,
+		       struct segment **loaded)
+{
+	struct found found = { 0 };
+	enum next next =
+		next_locked(reader, room(target), target->copied == 0, *loaded, &found);
+
+	switch (next) {
+	case NEXT_NONE:
+		return 1;
+	case NEXT_SLICE:
+		slice_copy(reader->store, &found.slice, target);
+		return 0;
+	case NEXT_TEXT:
+		text_copy(reader, target);
+		return 0;
+	case NEXT_MESSAGE:
+		return look(reader, &found, target);
+	case NEXT_RECORD:
+	case NEXT_DEAD:
+		if (target->copied > 0)
+			return 1;
+		break;
+	case NEXT_LOAD:
+		break;
+	}
+	return prepare(reader, next, &found, loaded);
+}
+
 ssize_t store_read(struct reader *reader, char *buffer, size_t size)
 {
 	struct store *store = reader->store;
+	struct target target = { .buffer = buffer, .size = size };
 	struct segment *loaded = NULL;
-	size_t copied = 0;
 	int stop = 0;
-	bool woken;
+	bool end, woken;
 
+	group_start(reader);
 	pthread_mutex_lock(&store->state);
 	undo_forget_locked(reader);
-	if (!reader->segment)
+	reader->passing = false;
+	if (!reader->segment && !reader->text_message)
 		stop = begin_locked(reader);
-	while (!stop && copied < size) {
-		struct found found = { 0 };
-		enum next next =
-			next_locked(reader, size - copied, copied == 0, loaded, &found);
-		if (next == NEXT_NONE)
-			break;
-		if (next != NEXT_SLICE) {
-			if (next != NEXT_LOAD && copied > 0)
-				break;
-			stop = prepare(reader, next, &found, &loaded);
-			continue;
-		}
-		pthread_mutex_unlock(&store->state);
-		memcpy(buffer + copied, found.slice.segment->data + found.slice.from,
-		       found.slice.size);
-		copied += found.slice.size;
-		pthread_mutex_lock(&store->state);
-		segment_put_locked(found.slice.segment);
-	}
+	end = stop == 1;
+	while (!stop && target.copied < size)
+		stop = step_locked(reader, &target, &loaded);
 	segment_put_locked(loaded);
-	if (copied > 0)
+	if (target.gave || target.copied > 0)
 		end_pop_locked(reader);
-	else if (!stop && size > 0)
+	else if (!end && stop >= 0 && size > 0)
 		stop = nothing_locked(reader);
 	else if (stop < 0 && !(reader->flags & READER_LEASED))
 		release_all_locked(reader);
+	if (target.copied == 0)
+		reader->ended = false; /* an empty message was its own end */
 	wait_next_locked(group_of(reader->group));
 	woken = !TAILQ_EMPTY(&store->woken);
 	pthread_mutex_unlock(&store->state);
 	if (woken)
 		wait_run(store);
-	return copied > 0 ? (ssize_t)copied : stop < 0 ? stop : 0;
+	return target.copied > 0 ? (ssize_t)target.copied : stop < 0 ? stop : 0;
 }
 
 void store_unread(struct reader *reader)
@@ -546,10 +1043,13 @@ bool reader_ready_locked(struct reader *reader)
 {
 	const struct span *span = TAILQ_FIRST(&reader->spans);
 
-	if (reader->segment || reader->record_error || reader->ended)
+	if (reader->segment || reader->text.size || reader->record_error || reader->ended)
 		return true;
-	if (reader->recording)
+	if (reader->recording || reader->passing)
 		return false;
+	if ((reader->flags & READER_FOLLOW) &&
+	    (marks_due_locked(reader) || replay_ended_locked(reader)))
+		return true; /* there is an event to tell */
 	if ((reader->flags & READER_LEASED) && span && span_live_locked(span))
 		return true; /* more of it, or a refusal at once */
 	TAILQ_FOREACH(span, &reader->spans, entry)
@@ -573,7 +1073,8 @@ int store_reader_open(struct item *group, struct item *partition, unsigned flags
 	if (!reader)
 		return -ENOMEM;
 	TAILQ_INIT(&reader->spans);
-	reader->flags = flags;
+	reader->flags = flags & ~(unsigned)READER_JSON;
+	reader->json = flags & READER_JSON;
 	reader->who = *who;
 	pthread_mutex_lock(&store->state);
 	if (group->state != ITEM_LIVE || group->leaving || group->parent->leaving ||
@@ -619,5 +1120,8 @@ void store_reader_close(struct reader *reader)
 	wait_run(store);
 	store_put(reader->partition);
 	store_put(reader->group);
+	filter_free(reader->filter);
+	free(reader->text.data);
+	free(reader->marks);
 	free(reader);
 }

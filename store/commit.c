@@ -209,7 +209,9 @@ static void batch_answer(struct batch *batch)
 	while ((job = batch->jobs)) {
 		struct store_result result = { .error = job->error,
 					       .why = job->why.text,
-					       .item = job->item };
+					       .item = job->item,
+					       .verdicts = job->verdicts,
+					       .verdict_count = job->verdict_count };
 		batch->jobs = job->next;
 		job->done(job->arg, &result);
 		job->type->free(job);
@@ -359,6 +361,12 @@ void commit_refuse(struct job *job, int error)
 	batch_answer(&batch);
 }
 
+void nobody(void *arg, const struct store_result *result)
+{
+	(void)arg;
+	(void)result;
+}
+
 void job_refuse(store_done done, void *arg, int error)
 {
 	struct store_result result = { .error = error, .why = "" };
@@ -399,9 +407,10 @@ void store_sync(struct store *store, store_done done, void *arg)
 /* When the timer thread has to look again; INT64_MAX: when it is told to. */
 static int64_t timer_next_locked(const struct store *store)
 {
-	const struct cursor *alarm = TAILQ_FIRST(&store->alarms);
-	int64_t at = alarm ? alarm->alarm_us : INT64_MAX;
+	int64_t at = alarm_next_locked(store);
 
+	if (retain_next_locked(store) < at)
+		at = retain_next_locked(store);
 	if (store->shrinking) /* somebody commits just now */
 		return monotonic_us() + CURSOR_DELAY_US;
 	if (!TAILQ_EMPTY(&store->dirty) && store->dirty_due_us < at)
@@ -434,6 +443,9 @@ static void *timer_main(void *arg)
 			pthread_mutex_unlock(&store->state);
 			role_run(store, true);
 			pthread_mutex_lock(&store->state);
+		} else if (retain_step_locked(store) || snapshots_step_locked(store) ||
+			   dedup_step_locked(store)) {
+			continue;
 		} else if (!TAILQ_EMPTY(&store->woken)) {
 			pthread_mutex_unlock(&store->state);
 			wait_run(store);
@@ -449,34 +461,40 @@ static void *timer_main(void *arg)
 	return NULL;
 }
 
-int timer_start(struct store *store)
+int thread_start(struct thread *thread, void *(*main)(void *), struct store *store)
 {
 	sigset_t all, before;
 	int error;
 
 	sigfillset(&all); /* signals are for the thread that runs the mount */
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(&store->timer, NULL, timer_main, store);
+	error = pthread_create(&thread->id, NULL, main, store);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	store->timer_running = error == 0;
+	thread->running = error == 0;
 	return -error;
 }
 
-void timer_stop(struct store *store)
+int timer_start(struct store *store)
 {
-	if (!store->timer_running)
-		return;
-	pthread_mutex_lock(&store->state);
-	store->stopping = true;
-	pthread_cond_signal(&store->timer_wake);
-	pthread_mutex_unlock(&store->state);
-	pthread_join(store->timer, NULL);
-	store->timer_running = false;
+	return thread_start(&store->timer, timer_main, store);
+}
+
+static void thread_join(struct thread *thread)
+{
+	if (thread->running)
+		pthread_join(thread->id, NULL);
+	thread->running = false;
 }
 
 void store_settle(struct store *store)
 {
-	timer_stop(store);
+	pthread_mutex_lock(&store->state);
+	store->stopping = true;
+	pthread_cond_signal(&store->timer_wake);
+	pthread_cond_signal(&store->passing_wake);
+	pthread_mutex_unlock(&store->state);
+	thread_join(&store->timer);
+	thread_join(&store->passer);
 	pthread_mutex_lock(&store->state);
 	store->dirty_due_us = 0;
 	store->committing = true; /* nobody else is left */

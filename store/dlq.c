@@ -20,7 +20,9 @@ int letter_write(struct store *store, const struct cursor *cursor, int64_t offse
 	struct conn *writer = store->writer;
 	struct segment *segment;
 	sqlite3_stmt *stmt;
-	uint32_t from, to;
+	struct message message = { 0 };
+	const char *record;
+	size_t size;
 	int got;
 
 	pthread_mutex_lock(&store->state);
@@ -33,8 +35,9 @@ int letter_write(struct store *store, const struct cursor *cursor, int64_t offse
 		if (got)
 			return got; /* nothing was written: this job alone is refused */
 	}
-	segment_message(segment, offset, &from, &to);
-	to -= to > from && segment->data[to - 1] == '\n'; /* no part of the payload */
+	segment_view(segment, offset, queue_lines_locked(partition->item.parent),
+		     &message);
+	record = segment_record(segment, offset, &size);
 	stmt = conn_stmt(writer, STMT_LETTER_INSERT);
 	bind_int(stmt, 1, (int64_t)cursor->group->item.id);
 	bind_int(stmt, 2, (int64_t)partition->item.id);
@@ -44,7 +47,11 @@ int letter_write(struct store *store, const struct cursor *cursor, int64_t offse
 	bind_int(stmt, 6, attempts);
 	bind_int(stmt, 7, segment->info.created_us);
 	bind_int(stmt, 8, store_now(store));
-	bind_blob(stmt, 9, segment->data + from, to - from);
+	bind_blob(stmt, 9, message.data, message.size);
+	if (size)
+		bind_blob(stmt, 10, record, size);
+	else
+		bind_null(stmt, 10);
 	got = conn_run(writer, stmt);
 	segment_put(store, segment);
 	return got;
@@ -52,8 +59,24 @@ int letter_write(struct store *store, const struct cursor *cursor, int64_t offse
 
 /* ---- reading ------------------------------------------------------------------------ */
 
+/* Its own, or the one that every message has. */
+static void letter_transaction(struct letter_info *info, const char *record, size_t size)
+{
+	struct message message = { 0 };
+
+	record_read(record, size, &message);
+	if (message.transaction)
+		snprintf(info->transaction, sizeof(info->transaction), "%.*s",
+			 (int)message.transaction_size, message.transaction);
+	else
+		snprintf(info->transaction, sizeof(info->transaction), "%llu-%lld",
+			 (unsigned long long)info->partition_number,
+			 (long long)info->offset);
+}
+
 static int letter_row(struct conn *conn, sqlite3_stmt *stmt, struct letter_info *info)
 {
+	enum { META = 9 };
 	struct letter_info row = { 0 };
 	const char *error;
 	int got = conn_step(conn, stmt);
@@ -70,6 +93,8 @@ static int letter_row(struct conn *conn, sqlite3_stmt *stmt, struct letter_info 
 	row.failed_us = sqlite3_column_int64(stmt, 6);
 	row.size = (size_t)sqlite3_column_int64(stmt, 7);
 	row.partition_number = (uint64_t)sqlite3_column_int64(stmt, 8);
+	letter_transaction(&row, sqlite3_column_blob(stmt, META),
+			   (size_t)sqlite3_column_bytes(stmt, META));
 	sqlite3_reset(stmt);
 	if (!row.partition)
 		return -ENOMEM;
@@ -116,7 +141,6 @@ ssize_t store_letter_read(struct item *group, uint64_t id, uint64_t position,
 {
 	sqlite3_stmt *stmt;
 	struct conn *conn;
-	size_t length;
 	ssize_t got = db_read_begin(group->store, &conn);
 
 	if (got)
@@ -127,17 +151,8 @@ ssize_t store_letter_read(struct item *group, uint64_t id, uint64_t position,
 	got = conn_step(conn, stmt);
 	if (got == 0)
 		got = -ESTALE;
-	if (got == 1) {
-		const char *data = sqlite3_column_blob(stmt, 0);
-		length = (size_t)sqlite3_column_bytes(stmt, 0);
-		got = 0;
-		if (position < length) {
-			size = size < length - position ? size
-							: length - (size_t)position;
-			memcpy(buffer, data + position, size);
-			got = (ssize_t)size;
-		}
-	}
+	if (got == 1)
+		got = row_slice(stmt, 1, position, buffer, size);
 	sqlite3_reset(stmt);
 	db_read_end(group->store, conn);
 	return got;
@@ -204,52 +219,62 @@ void store_letter_drop(struct item *group, uint64_t id, store_done done, void *a
 
 /* ---- pushing it again ----------------------------------------------------------------- */
 
+/* The letter as the one message of a push, and the name of its partition (malloc'd). */
+static int letter_message(struct item *group, uint64_t id, struct messages *messages,
+			  char **name, struct store_why *why)
+{
+	enum { NAME, DATA, META };
+	struct message message = { 0 };
+	struct maker maker = { 0 };
+	struct message_rules rules;
+	sqlite3_stmt *stmt;
+	struct conn *conn;
+	int got = db_read_begin(group->store, &conn);
+
+	if (got)
+		return got;
+	store_message_rules(group->parent, &rules);
+	stmt = conn_stmt(conn, STMT_LETTER_DATA);
+	bind_int(stmt, 1, (int64_t)group->id);
+	bind_int(stmt, 2, (int64_t)id);
+	got = conn_step(conn, stmt);
+	if (got == 1) {
+		record_read(sqlite3_column_blob(stmt, META),
+			    (size_t)sqlite3_column_bytes(stmt, META), &message);
+		message.data = sqlite3_column_blob(stmt, DATA);
+		message.size = (size_t)sqlite3_column_bytes(stmt, DATA);
+		*name = strdup((const char *)sqlite3_column_text(stmt, NAME));
+		if (message.size && rules.lines &&
+		    memchr(message.data, '\n', message.size))
+			got = why_set(why, -EINVAL,
+				      "it holds a newline, which ends a message in this "
+				      "queue; config/framing file allows it");
+		else
+			got = *name ? maker_add(&maker, &message, rules.lines) : -ENOMEM;
+	} else if (got == 0) {
+		got = -ENOENT;
+	}
+	if (!got)
+		got = maker_take(&maker, rules.lines, messages);
+	maker_free(&maker);
+	if (stmt)
+		sqlite3_reset(stmt);
+	db_read_end(group->store, conn);
+	return got;
+}
+
 void store_letter_push(struct item *group, uint64_t id, struct item *partition,
 		       store_done done, void *arg)
 {
 	struct messages messages = { 0 };
-	struct letter_info info;
-	sqlite3_stmt *stmt;
-	struct conn *conn;
+	struct store_why why = { "" };
+	struct store_result result = { .why = why.text };
 	char *name = NULL;
-	int error = db_read_begin(group->store, &conn);
 
-	if (error) {
-		job_refuse(done, arg, error);
-		return;
-	}
-	stmt = conn_stmt(conn, STMT_LETTER_BY_ID);
-	bind_int(stmt, 1, (int64_t)group->id);
-	bind_int(stmt, 2, (int64_t)id);
-	error = letter_row(conn, stmt, &info);
-	if (!error) {
-		name = info.partition;
-		messages.data = malloc(info.size + 1);
-		messages.ends = malloc(sizeof(*messages.ends));
-	}
-	stmt = conn_stmt(conn, STMT_LETTER_DATA);
-	bind_int(stmt, 1, (int64_t)group->id);
-	bind_int(stmt, 2, (int64_t)id);
-	if (!error && (!messages.data || !messages.ends))
-		error = -ENOMEM;
-	if (!error && (error = conn_step(conn, stmt)) == 1) {
-		error = (size_t)sqlite3_column_bytes(stmt, 0) == info.size ? 0 : -EIO;
-		if (!error && info.size)
-			memcpy(messages.data, sqlite3_column_blob(stmt, 0), info.size);
-	} else if (!error) {
-		error = -ENOENT;
-	}
-	sqlite3_reset(stmt);
-	db_read_end(group->store, conn);
-	if (error) {
-		messages_free(&messages);
-		job_refuse(done, arg, error);
-	} else {
-		messages.data[info.size] = '\n';
-		messages.size = info.size + 1;
-		messages.ends[0] = (uint32_t)messages.size;
-		messages.count = 1;
+	result.error = letter_message(group, id, &messages, &name, &why);
+	if (result.error)
+		done(arg, &result);
+	else
 		push_letter(group, id, partition, name, &messages, done, arg);
-	}
 	free(name);
 }

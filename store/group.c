@@ -52,6 +52,7 @@ int cursor_make_locked(struct group *group, struct partition *partition)
 	cursor->group = group;
 	cursor->partition = partition;
 	cursor->committed = cursor->delivered = -1;
+	cursor->alarm.ring_locked = cursor_ring_locked;
 	TAILQ_INIT(&cursor->waiting);
 	group->cursors[partition->slot] = cursor;
 	return 0;
@@ -65,8 +66,7 @@ static void cursor_free(struct cursor *cursor)
 		TAILQ_REMOVE(&cursor->group->ready, cursor, ready_entry);
 	if (cursor->dirty)
 		TAILQ_REMOVE(&cursor->group->item.store->dirty, cursor, dirty_entry);
-	if (cursor->alarm_us)
-		alarm_set_locked(cursor->group->item.store, cursor, 0);
+	alarm_set_locked(cursor->group->item.store, &cursor->alarm, 0);
 	free(cursor);
 }
 
@@ -112,7 +112,7 @@ struct cursor_state cursor_state_locked(const struct cursor *cursor)
 {
 	int64_t committed = cursor_committed_locked(cursor);
 	struct cursor_state state = { committed, cursor->delivered, cursor->attempts,
-				      cursor->failures };
+				      cursor->failures, cursor->sought };
 
 	if (committed > cursor->committed) { /* rm has passed the message they counted */
 		state.attempts = committed < cursor->delivered;
@@ -141,6 +141,9 @@ void cursor_set_locked(struct cursor *cursor, const struct cursor_state *state)
 	cursor->delivered = state->delivered;
 	cursor->attempts = state->attempts;
 	cursor->failures = state->failures;
+	cursor->sought = state->sought;
+	if (cursor->partition->waits && state->committed >= cursor->partition->oldest_end)
+		retain_look_locked(cursor->partition);
 }
 
 int cursor_write(struct store *store, const struct cursor *cursor,
@@ -154,17 +157,22 @@ int cursor_write(struct store *store, const struct cursor *cursor,
 	bind_int(stmt, 4, state->delivered);
 	bind_int(stmt, 5, state->attempts);
 	bind_int(stmt, 6, state->failures);
+	bind_int(stmt, 7, state->sought);
 	return conn_run(store->writer, stmt);
 }
 
-void cursor_move_locked(struct cursor *cursor, int64_t committed)
+void cursor_move_locked(struct cursor *cursor, int64_t committed, bool sought)
 {
 	struct store *store = cursor->group->item.store;
 
-	cursor_set_locked(cursor, &(struct cursor_state){ committed, committed, 0, 0 });
+	cursor->seeks.all++;
+	cursor->seeks.back += committed < cursor_committed_locked(cursor);
+	cursor_set_locked(cursor, &(struct cursor_state){ .committed = committed,
+							  .delivered = committed,
+							  .sought = sought });
 	cursor->epoch++;
 	cursor->held = cursor->overdue = cursor->delayed = cursor->seeking = false;
-	alarm_set_locked(store, cursor, 0);
+	alarm_set_locked(store, &cursor->alarm, 0);
 	if (cursor->dirty)
 		TAILQ_REMOVE(&store->dirty, cursor, dirty_entry);
 	cursor->dirty = false; /* the seek's own row is newer */
@@ -203,6 +211,7 @@ static int prepare_locked(struct group *group)
 
 void group_init(struct group *group)
 {
+	settings_init(&group->settings);
 	TAILQ_INIT(&group->ready);
 	TAILQ_INIT(&group->readers);
 	TAILQ_INIT(&group->waiting);
@@ -215,6 +224,10 @@ void group_clear(struct group *group)
 	free(group->cursors);
 	group->cursors = NULL;
 	group->room = 0;
+	free(group->filter_text);
+	group->filter_text = NULL;
+	filter_free(group->filter);
+	group->filter = NULL;
 }
 
 int group_insert(struct store *store, struct group *group)
@@ -228,15 +241,15 @@ int group_insert(struct store *store, struct group *group)
 	pthread_mutex_unlock(&store->state);
 	if (error)
 		return conn_fail(store->writer, SQLITE_NOMEM);
-	group->start_us = INT64_MIN;
 	access_text(group->access, GROUP_DIRS, access, sizeof(access));
 	bind_text(stmt, 1, group->item.name);
 	bind_text(stmt, 2, access);
 	bind_int(stmt, 3, (int64_t)group->item.parent->id);
-	bind_int(stmt, 4, group->start_us);
 	error = conn_run(store->writer, stmt);
 	group->item.id = (uint64_t)sqlite3_last_insert_rowid(store->writer->db);
-	return error;
+	if (!error)
+		error = settings_inherit(store, group);
+	return error ? error : subscription_begin(store, group);
 }
 
 void group_born_locked(struct group *group)
@@ -255,7 +268,7 @@ int group_load(struct group *group, sqlite3_stmt *row)
 
 	if (error)
 		return error;
-	group->start_us = sqlite3_column_int64(row, 4);
+	group->started = sqlite3_column_int(row, 4);
 	group_born_locked(group);
 	return 0;
 }

@@ -64,8 +64,12 @@ struct item *item_new(struct store *store, struct item *parent, enum item_kind k
 		if (i > 0)
 			item->access[i].mode &= ~(mode_t)022;
 	}
-	if (kind == ITEM_QUEUE)
+	if (kind == ITEM_QUEUE) {
 		queue_of(item)->settings = store->defaults;
+		TAILQ_INIT(&queue_of(item)->snapshots);
+	}
+	if (kind == ITEM_PARTITION)
+		partition_of(item)->alarm.ring_locked = retain_ring_locked;
 	if (kind == ITEM_GROUP)
 		group_init(group_of(item));
 	return item;
@@ -158,35 +162,17 @@ int store_next(struct store *store, struct item *parent, enum item_kind kind,
 
 /* ---- names and access as text -------------------------------------------------------- */
 
-/* The length of one valid UTF-8 character that may stand in a name, or 0. */
-static size_t character(const unsigned char *at)
+/* The length of a character that may stand in a name, or 0. */
+static size_t name_character(const char *at, size_t left)
 {
-	static const struct {
-		unsigned char mask, lead;
-		uint32_t least;
-		size_t length;
-	} forms[] = { { 0x80, 0x00, 0, 1 },
-		      { 0xe0, 0xc0, 0x80, 2 },
-		      { 0xf0, 0xe0, 0x800, 3 },
-		      { 0xf8, 0xf0, 0x10000, 4 } };
+	const unsigned char *byte = (const unsigned char *)at;
+	size_t length = utf8_length(at, left);
 
-	for (size_t i = 0; i < 4; i++) {
-		uint32_t code = *at & (unsigned char)~forms[i].mask;
-		if ((*at & forms[i].mask) != forms[i].lead)
-			continue;
-		for (size_t k = 1; k < forms[i].length; k++) {
-			if ((at[k] & 0xc0) != 0x80)
-				return 0;
-			code = code << 6 | (at[k] & 0x3f);
-		}
-		if (code < forms[i].least || code > 0x10ffff ||
-		    (code >= 0xd800 && code < 0xe000))
-			return 0;
-		if (code < 0x20 || (code >= 0x7f && code < 0xa0) || code == '/')
-			return 0;
-		return forms[i].length;
-	}
-	return 0;
+	if (byte[0] < 0x20 || byte[0] == 0x7f || byte[0] == '/')
+		return 0;
+	if (length == 2 && byte[0] == 0xc2 && byte[1] < 0xa0) /* controls, U+0080 to 9f */
+		return 0;
+	return length;
 }
 
 int store_name_check(const char *name, struct store_why *why)
@@ -194,16 +180,14 @@ int store_name_check(const char *name, struct store_why *why)
 	static const char allowed[] =
 		"a name is 1 to 200 bytes of UTF-8 without '/' or "
 		"control characters, does not begin with '.' and is not \"*\"";
-	const unsigned char *at = (const unsigned char *)name;
-	size_t length;
+	size_t left = strlen(name), length;
 
-	if (strlen(name) > STORE_NAME_MAX)
-		return why_set(why, -ENAMETOOLONG, "%zu bytes long; %s", strlen(name),
-			       allowed);
+	if (left > STORE_NAME_MAX)
+		return why_set(why, -ENAMETOOLONG, "%zu bytes long; %s", left, allowed);
 	if (*name == '\0' || *name == '.' || strcmp(name, "*") == 0)
 		return why_set(why, -EINVAL, "not a name; %s", allowed);
-	for (; *at; at += length) {
-		length = character(at);
+	for (const char *at = name; left > 0; at += length, left -= length) {
+		length = name_character(at, left);
 		if (!length)
 			return why_set(why, -EINVAL, "not a name; %s", allowed);
 	}
@@ -322,11 +306,12 @@ static int load_cursor(struct store *store, sqlite3_stmt *stmt)
 	if (!group || !partition)
 		return -EIO;
 	cursor = cursor_locked(group_of(group), partition_of(partition));
-	cursor_set_locked(cursor, &(struct cursor_state){
-					  sqlite3_column_int64(stmt, 3),
-					  sqlite3_column_int64(stmt, 4),
-					  (unsigned)sqlite3_column_int64(stmt, 5),
-					  (unsigned)sqlite3_column_int64(stmt, 6) });
+	cursor_set_locked(cursor,
+			  &(struct cursor_state){ sqlite3_column_int64(stmt, 3),
+						  sqlite3_column_int64(stmt, 4),
+						  (unsigned)sqlite3_column_int64(stmt, 5),
+						  (unsigned)sqlite3_column_int64(stmt, 6),
+						  sqlite3_column_int(stmt, 7) });
 	cursor_ready_locked(cursor);
 	return 0;
 }
@@ -352,7 +337,9 @@ int items_load(struct store *store)
 	} tables[] = { { STMT_QUEUE_ALL, load_queue },
 		       { STMT_PARTITION_ALL, load_partition },
 		       { STMT_GROUP_ALL, load_group },
-		       { STMT_CURSOR_ALL, load_cursor } };
+		       { STMT_CURSOR_ALL, load_cursor },
+		       { STMT_SNAPSHOT_ALL, snapshot_load } };
+	struct item *queue;
 	int got = load_root_access(store);
 
 	for (size_t i = 0; i < sizeof(tables) / sizeof(*tables) && got >= 0; i++) {
@@ -362,7 +349,11 @@ int items_load(struct store *store)
 				break;
 		sqlite3_reset(stmt);
 	}
-	return got < 0 ? got : settings_load(store);
+	if (got >= 0)
+		got = settings_load(store);
+	if (got >= 0)
+		names_each(&store->queues, i, queue) retain_queue_locked(queue);
+	return got;
 }
 
 void items_free(struct store *store)
@@ -371,6 +362,7 @@ void items_free(struct store *store)
 
 	names_each(&store->queues, i, queue)
 	{
+		snapshots_forget_locked(queue);
 		names_free(&queue_of(queue)->groups);
 		names_free(&queue_of(queue)->partitions);
 	}
@@ -559,12 +551,14 @@ static int run_by_id(struct conn *conn, enum stmt which, const struct item *item
 
 static int drop_rows(struct conn *writer, struct item *item)
 {
-	static const enum stmt rows[ITEM_KINDS][3] = {
+	enum { MOST = 4 };
+	static const enum stmt rows[ITEM_KINDS][MOST] = {
 		[ITEM_QUEUE] = { STMT_QUEUE_SETTINGS_DELETE, STMT_GROUPS_OF_QUEUE_DELETE,
-				 STMT_QUEUE_DELETE },
-		[ITEM_PARTITION] = { STMT_PARTITION_DELETE, STMT_COUNT, STMT_COUNT },
+				 STMT_SNAPSHOTS_OF_QUEUE_DELETE, STMT_QUEUE_DELETE },
+		[ITEM_PARTITION] = { STMT_SEEN_OF_PARTITION, STMT_PARTITION_DELETE,
+				     STMT_COUNT, STMT_COUNT },
 		[ITEM_GROUP] = { STMT_GROUP_SETTINGS_DELETE, STMT_GROUP_CURSORS_DELETE,
-				 STMT_GROUP_DELETE },
+				 STMT_GROUP_DELETE, STMT_COUNT },
 	};
 	struct item *group;
 	int error = 0;
@@ -573,7 +567,7 @@ static int drop_rows(struct conn *writer, struct item *item)
 		names_each(&queue_of(item->parent)->groups, i,
 			   group) if (error >= 0) error =
 			run_by_id(writer, STMT_PARTITION_CURSORS_DELETE, item, group);
-	for (int i = 0; i < 3 && error >= 0 && rows[item->kind][i] != STMT_COUNT; i++)
+	for (int i = 0; i < MOST && error >= 0 && rows[item->kind][i] != STMT_COUNT; i++)
 		error = run_by_id(writer, rows[item->kind][i], item, NULL);
 	return error;
 }
@@ -618,8 +612,11 @@ static void drop_publish_locked(struct store *store, struct job *job)
 		names_each(&queue_of(item)->groups, i, group)
 			group_clear(group_of(group));
 		names_free(&queue_of(item)->groups);
+		snapshots_forget_locked(item);
 	}
 	names_remove_locked(item_names(store, item->parent, item->kind), item);
+	if (item->kind == ITEM_GROUP)
+		retain_queue_locked(item->parent); /* it holds nothing back any more */
 	store_put(item); /* the names' reference; the job has one too */
 }
 

@@ -6,15 +6,15 @@
 
 static int64_t lease_left_locked(const struct cursor *cursor)
 {
-	return cursor->alarm_us	 ? cursor->alarm_us - monotonic_us()
-	       : cursor->overdue ? 0
-				 : INT64_MAX;
+	return cursor->alarm.at_us ? cursor->alarm.at_us - monotonic_us()
+	       : cursor->overdue   ? 0
+				   : INT64_MAX;
 }
 
 static size_t member_rows_locked(struct reader *reader, struct member *rows)
 {
 	struct member row = { .who = reader->who,
-			      .flags = reader->flags,
+			      .flags = reader->flags | (reader->json ? READER_JSON : 0),
 			      .whole_queue = !reader->partition,
 			      .from = -1,
 			      .to = -1 };
@@ -119,6 +119,7 @@ int store_cursor_info(struct item *group, struct item *partition, struct cursor_
 		info.redelivered = cursor->redelivered_count;
 		info.dead = cursor->dead_count;
 		info.skipped = cursor->skipped_count;
+		info.filter_errors = cursor->filter_errors;
 	}
 	pthread_mutex_unlock(&store->state);
 	if (!error && info.committed < info.last_offset)

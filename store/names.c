@@ -10,7 +10,7 @@
 
 #include "store_int.h"
 
-static size_t hash(const char *name)
+size_t name_hash(const char *name)
 {
 	size_t value = 5381;
 
@@ -21,7 +21,7 @@ static size_t hash(const char *name)
 
 static struct item **bucket(struct names *names, const char *name)
 {
-	return &names->buckets[hash(name) & (names->bucket_count - 1)];
+	return &names->buckets[name_hash(name) & (names->bucket_count - 1)];
 }
 
 int names_find_locked(struct names *names, const char *name, struct item **out)

@@ -15,6 +15,21 @@ struct queue *queue_of(struct item *item)
 	return container_of(item, struct queue, item);
 }
 
+bool queue_lines_locked(struct item *queue)
+{
+	return queue_of(queue)->settings.values[SETTING_FRAMING].least == FRAMING_LINE;
+}
+
+void store_message_rules(struct item *queue, struct message_rules *rules)
+{
+	pthread_mutex_lock(&queue->store->state);
+	rules->lines = queue_lines_locked(queue);
+	rules->message_max = (uint32_t)queue_of(queue)
+				     ->settings.values[SETTING_MAX_MESSAGE_BYTES]
+				     .least;
+	pthread_mutex_unlock(&queue->store->state);
+}
+
 struct partition *partition_of(struct item *item)
 {
 	return container_of(item, struct partition, item);
@@ -117,6 +132,7 @@ void partition_undo_locked(struct partition *partition, bool applied)
 
 void partition_gone_locked(struct partition *partition)
 {
+	retain_forget_locked(partition);
 	cursors_drop_locked(partition);
 }
 
@@ -159,6 +175,8 @@ int partition_load(struct partition *partition, sqlite3_stmt *row)
 		return got < 0 ? got : -EIO;
 	partition->first = oldest.base_offset;
 	partition->first_position = oldest.position;
+	partition->oldest_end = oldest.end_offset;
+	partition->oldest_us = oldest.created_us;
 	partition->last = newest.end_offset;
 	partition->end_position = newest.position + newest.size;
 	partition->modified_us = newest.created_us;

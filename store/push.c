@@ -13,55 +13,14 @@
 
 #include "store_int.h"
 
-void messages_free(struct messages *messages)
-{
-	free(messages->data);
-	free(messages->ends);
-	*messages = (struct messages){ 0 };
-}
-
 /* ---- the segments of a batch ---------------------------------------------------------- */
-
-/* Joins the pushes from `first` up to but not with `end`; a single one is not copied. */
-static int join(struct push_part *first, const struct push_part *end,
-		struct messages *joined)
-{
-	struct messages all = { 0 };
-	size_t count = 0;
-
-	if (first->next == end) {
-		*joined = first->messages;
-		first->messages = (struct messages){ 0 };
-		return 0;
-	}
-	for (struct push_part *part = first; part != end; part = part->next) {
-		all.size += part->messages.size;
-		count += part->messages.count;
-	}
-	all.data = malloc(all.size ? all.size : 1);
-	all.ends = malloc((count + 1) * sizeof(*all.ends));
-	if (!all.data || !all.ends) {
-		messages_free(&all);
-		return -ENOMEM;
-	}
-	all.size = 0;
-	for (struct push_part *part = first; part != end; part = part->next) {
-		const struct messages *one = &part->messages;
-		memcpy(all.data + all.size, one->data, one->size);
-		for (uint32_t i = 0; i < one->count; i++)
-			all.ends[all.count++] = (uint32_t)all.size + one->ends[i];
-		all.size += one->size;
-	}
-	*joined = all;
-	return 0;
-}
 
 static void segment_write(struct store *store, const struct segment *segment)
 {
 	const struct segment_info *info = &segment->info;
 	size_t count = (size_t)(info->end_offset - info->base_offset) + 1;
 	size_t ends_size = count * sizeof(*segment->ends);
-	bool inlined = ends_size + info->size <= SEGMENT_INLINE_MAX;
+	bool inlined = ends_size + info->size + segment->meta_size <= SEGMENT_INLINE_MAX;
 	struct conn *writer = store->writer;
 	sqlite3_stmt *stmt = conn_stmt(writer, STMT_SEGMENT_INSERT), *blobs = stmt;
 	int at = 8;
@@ -74,11 +33,16 @@ static void segment_write(struct store *store, const struct segment *segment)
 	}
 	bind_blob(blobs, at, segment->ends, ends_size);
 	bind_blob(blobs, at + 1, segment->data, info->size);
+	if (segment->meta)
+		bind_blob(blobs, at + 2, segment->meta, segment->meta_size);
+	else
+		bind_null(blobs, at + 2);
 	if (!inlined) {
 		conn_run(writer, blobs);
 		bind_int(stmt, 7, sqlite3_last_insert_rowid(writer->db));
 		bind_null(stmt, 8);
 		bind_null(stmt, 9);
+		bind_null(stmt, 10);
 	} else {
 		bind_null(stmt, 7);
 	}
@@ -110,13 +74,12 @@ static void partition_write(struct store *store, struct partition *partition,
 		     end && size + end->messages.size <= SEGMENT_BYTES_MAX;
 		     end = end->next)
 			size += end->messages.size;
-		if (join(first, end, &joined) == 0) {
+		if (messages_join(first, end, &joined) == 0) {
 			info.end_offset = partition->batch_last + joined.count;
 			info.size = joined.size;
 			info.created_us =
 				now > store->commit_us ? now : store->commit_us + 1;
-			segment = segment_new(partition->item.id, &info, joined.data,
-					      joined.ends);
+			segment = segment_new(partition->item.id, &info, &joined);
 		}
 		if (!segment) {
 			conn_fail(store->writer, SQLITE_NOMEM);
@@ -126,6 +89,10 @@ static void partition_write(struct store *store, struct partition *partition,
 		TAILQ_INSERT_TAIL(made, segment, lru);
 		store->commit_us = info.created_us;
 		partition->batch_created_us = info.created_us;
+		if (info.base_offset == partition->first) { /* it was empty */
+			partition->batch_oldest_end = info.end_offset;
+			partition->batch_oldest_us = info.created_us;
+		}
 		partition->batch_last = info.end_offset;
 		partition->batch_end_position = info.position + info.size;
 	}
@@ -147,11 +114,16 @@ void push_publish_segments_locked(struct store *store, struct segment_list *made
 	for (struct partition *p = store->batch_partitions; p; p = p->batch_next) {
 		if (p->item.state == ITEM_UNBORN)
 			partition_born_locked(p);
+		if (p->last < p->first) {
+			p->oldest_end = p->batch_oldest_end;
+			p->oldest_us = p->batch_oldest_us;
+		}
 		p->last = p->batch_last;
 		p->end_position = p->batch_end_position;
 		p->modified_us = p->batch_created_us;
 		p->pushes = NULL;
 		partition_wake_locked(p);
+		retain_grown_locked(p);
 	}
 	while ((segment = TAILQ_FIRST(made))) {
 		TAILQ_REMOVE(made, segment, lru);
@@ -159,6 +131,7 @@ void push_publish_segments_locked(struct store *store, struct segment_list *made
 		segment_put_locked(segment);
 	}
 	store->newest_us = store->commit_us;
+	dedup_due_locked(store);
 }
 
 void push_forget_segments(struct store *store, struct segment_list *made)
@@ -175,15 +148,56 @@ void push_forget_segments(struct store *store, struct segment_list *made)
 
 /* ---- the job -------------------------------------------------------------------------- */
 
-static int push_check(const struct push_job *push)
+static int push_check(struct push_job *push)
 {
 	for (unsigned i = 0; i < push->part_count; i++) {
-		const struct item *partition = &push->parts[i].partition->item;
+		const struct push_part *part = &push->parts[i];
+		const struct item *partition = &part->partition->item;
 		if (partition->state == ITEM_DROPPED ||
 		    partition->parent->state != ITEM_LIVE)
 			return -ESTALE;
+		if (part->messages.lines != queue_lines_locked(partition->parent))
+			return why_set(&push->job.why, -EINVAL,
+				       "framing was changed since this was opened; open "
+				       "it again");
 	}
 	return 0;
+}
+
+/* The part joins what this batch adds to its partition. */
+static void part_join(struct store *store, struct push_part *part)
+{
+	struct partition *partition = part->partition;
+
+	part->next = NULL;
+	if (!partition->pushes) {
+		partition->pushes_end = &partition->pushes;
+		partition->batch_count = 0;
+		partition->batch_next = NULL;
+		*store->batch_partitions_end = partition;
+		store->batch_partitions_end = &partition->batch_next;
+	}
+	*partition->pushes_end = part;
+	partition->pushes_end = &part->next;
+	partition->batch_count += part->messages.count;
+}
+
+static int part_apply(struct store *store, struct push_job *push, struct push_part *part)
+{
+	struct partition *partition = part->partition;
+	int64_t base;
+	int error = 0;
+
+	if (partition->item.state == ITEM_UNBORN && !partition->prepared)
+		error = partition_insert(store, partition);
+	base = partition->last + 1 + (partition->pushes ? partition->batch_count : 0);
+	if (!error && !push->letter_group)
+		error = dedup_part(store, part, base, push->verdicts);
+	for (uint32_t i = 0; push->verdicts && i < part->messages.count; i++)
+		push->verdicts[part->order ? part->order[i] : i].offset = base + i;
+	if (!error && part->messages.count > 0)
+		part_join(store, part);
+	return error;
 }
 
 static int push_apply(struct store *store, struct job *job)
@@ -193,22 +207,9 @@ static int push_apply(struct store *store, struct job *job)
 
 	if (!error && push->letter_group)
 		error = letter_delete(store, push->letter_group, push->letter);
-	for (unsigned i = 0; i < push->part_count && !error; i++) {
-		struct push_part *part = &push->parts[i];
-		struct partition *partition = part->partition;
-		push->applied = true;
-		if (partition->item.state == ITEM_UNBORN && !partition->prepared)
-			error = partition_insert(store, partition);
-		part->next = NULL;
-		if (!partition->pushes) {
-			partition->pushes_end = &partition->pushes;
-			partition->batch_next = NULL;
-			*store->batch_partitions_end = partition;
-			store->batch_partitions_end = &partition->batch_next;
-		}
-		*partition->pushes_end = part;
-		partition->pushes_end = &part->next;
-	}
+	push->applied = !error;
+	for (unsigned i = 0; i < push->part_count && !error; i++)
+		error = part_apply(store, push, &push->parts[i]);
 	return error;
 }
 
@@ -240,8 +241,10 @@ static void push_free(struct job *job)
 	for (unsigned i = 0; i < push->part_count; i++) {
 		store_put(&push->parts[i].partition->item);
 		messages_free(&push->parts[i].messages);
+		free(push->parts[i].order);
 	}
 	store_put(push->letter_group);
+	free(push->verdicts);
 	free(push);
 }
 
@@ -253,7 +256,7 @@ static const struct job_type push_type = {
 	.free = push_free,
 };
 
-static struct push_job *push_new(unsigned parts, store_done done, void *arg)
+struct push_job *push_new(unsigned parts, store_done done, void *arg)
 {
 	struct push_job *push = calloc(1, sizeof(*push) + parts * sizeof(*push->parts));
 
@@ -262,11 +265,8 @@ static struct push_job *push_new(unsigned parts, store_done done, void *arg)
 	return push;
 }
 
-/* The next part goes to a partition of the queue, by name made if missing, or NULL name: to
- * this one. Takes the messages; -errno and nothing is added. */
-static int part_add_locked(struct push_job *push, struct item *queue,
-			   struct item *partition, const char *name,
-			   struct messages *messages)
+int push_add_locked(struct push_job *push, struct item *queue, struct item *partition,
+		    const char *name, struct messages *messages)
 {
 	int error = 0;
 
@@ -286,7 +286,7 @@ static int part_add_locked(struct push_job *push, struct item *queue,
 	return 0;
 }
 
-static void push_submit(struct store *store, struct push_job *push, int error)
+void push_submit(struct store *store, struct push_job *push, int error)
 {
 	if (!error) {
 		commit_submit(store, &push->job);
@@ -300,39 +300,47 @@ static void push_submit(struct store *store, struct push_job *push, int error)
 
 /* ---- dealing ---------------------------------------------------------------------------- */
 
-/* Every count-th message from the first-th on. */
-static int deal(const struct messages *all, uint64_t first, uint64_t count,
+uint64_t push_deal(struct item *queue, uint32_t count, uint64_t *turn)
+{
+	uint64_t spread;
+
+	pthread_mutex_lock(&queue->store->state);
+	spread = (uint64_t)queue_of(queue)->settings.values[SETTING_SPREAD].least;
+	*turn = queue_of(queue)->dealt;
+	if (spread > 1)
+		queue_of(queue)->dealt += count;
+	pthread_mutex_unlock(&queue->store->state);
+	return spread;
+}
+
+void push_dealt_name(uint64_t turn, uint64_t spread, char name[24])
+{
+	snprintf(name, 24, "%llu", (unsigned long long)(turn % spread));
+}
+
+/* Every step-th message from the first-th on. */
+static int deal(const struct messages *all, uint32_t first, uint32_t step,
 		struct messages *dealt)
 {
-	struct messages some = { 0 };
-	size_t size = 0;
-	uint32_t number = 0;
+	uint32_t *which = malloc((all->count / step + 1) * sizeof(*which)), count = 0;
+	int error;
 
-	for (uint64_t i = first; i < all->count; i += count, number++)
-		size += all->ends[i] - (i ? all->ends[i - 1] : 0);
-	some.data = malloc(size + 1);
-	some.ends = malloc((number + 1) * sizeof(*some.ends));
-	if (!some.data || !some.ends) {
-		messages_free(&some);
+	if (!which)
 		return -ENOMEM;
-	}
-	for (uint64_t i = first; i < all->count; i += count) {
-		uint32_t from = i ? all->ends[i - 1] : 0;
-		memcpy(some.data + some.size, all->data + from, all->ends[i] - from);
-		some.size += all->ends[i] - from;
-		some.ends[some.count++] = (uint32_t)some.size;
-	}
-	*dealt = some;
-	return 0;
+	for (uint32_t i = first; i < all->count; i += step)
+		which[count++] = i;
+	error = messages_pick(all, which, count, dealt);
+	free(which);
+	return error;
 }
 
 /* Messages without a partition go in turn to partitions 0 .. spread - 1. */
-static void push_spread(struct item *queue, uint64_t spread, struct messages *messages,
-			store_done done, void *arg)
+static void push_spread(struct item *queue, uint64_t spread, uint64_t turn,
+			struct messages *messages, store_done done, void *arg)
 {
 	struct store *store = queue->store;
-	uint64_t parts = messages->count < spread ? messages->count : spread, turn;
-	struct push_job *push = push_new((unsigned)parts, done, arg);
+	unsigned parts = messages->count < spread ? messages->count : (unsigned)spread;
+	struct push_job *push = push_new(parts, done, arg);
 	int error = 0;
 
 	if (!push) {
@@ -340,23 +348,18 @@ static void push_spread(struct item *queue, uint64_t spread, struct messages *me
 		job_refuse(done, arg, -ENOMEM);
 		return;
 	}
-	pthread_mutex_lock(&store->state);
-	turn = queue_of(queue)->dealt;
-	queue_of(queue)->dealt += messages->count;
-	pthread_mutex_unlock(&store->state);
-	for (uint64_t i = 0; i < parts && !error; i++) {
+	for (unsigned i = 0; i < parts && !error; i++) {
 		struct messages some = *messages;
 		char name[24];
-		snprintf(name, sizeof(name), "%llu",
-			 (unsigned long long)((turn + i) % spread));
+		push_dealt_name(turn + i, spread, name);
 		if (parts > 1)
-			error = deal(messages, i, spread, &some);
+			error = deal(messages, i, (uint32_t)spread, &some);
 		else
 			*messages = (struct messages){ 0 };
 		if (error)
 			break;
 		pthread_mutex_lock(&store->state);
-		error = part_add_locked(push, queue, NULL, name, &some);
+		error = push_add_locked(push, queue, NULL, name, &some);
 		pthread_mutex_unlock(&store->state);
 		messages_free(&some);
 	}
@@ -369,16 +372,11 @@ void store_push(struct item *queue, struct item *partition, struct messages *mes
 {
 	struct store *store = queue->store;
 	struct push_job *push;
-	int64_t spread = 1;
+	uint64_t turn, spread = partition ? 1 : push_deal(queue, messages->count, &turn);
 	int error;
 
-	if (!partition) {
-		pthread_mutex_lock(&store->state);
-		spread = queue_of(queue)->settings.values[SETTING_SPREAD].least;
-		pthread_mutex_unlock(&store->state);
-	}
 	if (spread > 1) {
-		push_spread(queue, (uint64_t)spread, messages, done, arg);
+		push_spread(queue, spread, turn, messages, done, arg);
 		return;
 	}
 	push = push_new(1, done, arg);
@@ -388,7 +386,7 @@ void store_push(struct item *queue, struct item *partition, struct messages *mes
 		return;
 	}
 	pthread_mutex_lock(&store->state);
-	error = part_add_locked(push, queue, partition, STORE_DEFAULT_NAME, messages);
+	error = push_add_locked(push, queue, partition, STORE_DEFAULT_NAME, messages);
 	pthread_mutex_unlock(&store->state);
 	messages_free(messages);
 	push_submit(store, push, error);
@@ -409,7 +407,7 @@ void push_letter(struct item *group, uint64_t letter, struct item *partition,
 	push->letter_group = store_get(group);
 	push->letter = letter;
 	pthread_mutex_lock(&store->state);
-	error = part_add_locked(push, group->parent, partition, name, messages);
+	error = push_add_locked(push, group->parent, partition, name, messages);
 	pthread_mutex_unlock(&store->state);
 	messages_free(messages);
 	push_submit(store, push, error);

@@ -17,6 +17,28 @@
 
 #include "store_int.h"
 
+#define NEW_IN_2                                                                          \
+	/* text: what the file reads. Partitions numbered past last_partition were born \
+	 * later. */ \
+	"CREATE TABLE snapshots("                                                         \
+	"  id INTEGER PRIMARY KEY AUTOINCREMENT,"                                         \
+	"  queue INTEGER NOT NULL REFERENCES queues,"                                     \
+	"  name TEXT NOT NULL,"                                                           \
+	"  created_us INTEGER NOT NULL,"                                                  \
+	"  expires_us INTEGER NOT NULL,"                                                  \
+	"  last_partition INTEGER NOT NULL,"                                              \
+	"  text BLOB NOT NULL,"                                                           \
+	"  UNIQUE(queue, name)) STRICT;" /* The transactionIds of a window. */            \
+	"CREATE TABLE seen("                                                              \
+	"  id INTEGER PRIMARY KEY,"                                                       \
+	"  partition INTEGER NOT NULL,"                                                   \
+	"  transaction_id TEXT NOT NULL,"                                                 \
+	"  \"offset\" INTEGER NOT NULL,"                                                  \
+	"  created_us INTEGER NOT NULL,"                                                  \
+	"  expires_us INTEGER NOT NULL,"                                                  \
+	"  UNIQUE(partition, transaction_id)) STRICT;"                                    \
+	"CREATE INDEX seen_by_end ON seen(expires_us);"
+
 static const char tables[] =
 	"CREATE TABLE meta(key TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT "
 	"ROWID;"
@@ -37,14 +59,15 @@ static const char tables[] =
 	"  next_position INTEGER NOT NULL DEFAULT 0,"
 	"  modified_us INTEGER NOT NULL,"
 	"  UNIQUE(queue, name)) STRICT;"
-	/* start_us: where the group starts in a partition it has not met. */
+	/* started: somebody has read as this group, so where it starts is decided. */
 	"CREATE TABLE groups("
 	"  id INTEGER PRIMARY KEY AUTOINCREMENT,"
 	"  queue INTEGER NOT NULL REFERENCES queues,"
 	"  name TEXT NOT NULL,"
 	"  access TEXT NOT NULL,"
-	"  start_us INTEGER NOT NULL,"
+	"  started INTEGER NOT NULL DEFAULT 0,"
 	"  UNIQUE(queue, name)) STRICT;"
+	/* A group without a row here has read nothing of the partition. */
 	"CREATE TABLE cursors("
 	"  \"group\" INTEGER NOT NULL,"
 	"  partition INTEGER NOT NULL,"
@@ -52,6 +75,7 @@ static const char tables[] =
 	"  delivered INTEGER NOT NULL," /* given to somebody up to here */
 	"  attempts INTEGER NOT NULL,"	/* deliveries of committed + 1 */
 	"  failures INTEGER NOT NULL,"
+	"  sought INTEGER NOT NULL DEFAULT 0," /* a seek has set it */
 	"  PRIMARY KEY(\"group\", partition)) STRICT, WITHOUT ROWID;"
 	/* What was written to config/; \"group\" 0: the queue's own. */
 	"CREATE TABLE settings("
@@ -72,13 +96,14 @@ static const char tables[] =
 	"  created_us INTEGER NOT NULL,"
 	"  failed_us INTEGER NOT NULL,"
 	"  data BLOB NOT NULL,"
+	"  meta BLOB," /* as of its segment */
 	"  UNIQUE(\"group\", partition_id, \"offset\")) STRICT;"
 	"CREATE INDEX letters_by_name ON letters(\"group\", partition, \"offset\");"
 	"CREATE INDEX letters_by_id ON letters(\"group\", id);"
 	/* One clustered table: a small commit writes one page. base, created_us and position
 	 * rise together, so every search is one ordered search on the key. A row must fit its
 	 * page, because SQLite would assemble a longer one for each comparison: what is longer
-	 * stands in bodies. ends: 32-bit little-endian. */
+	 * stands in bodies. ends: 32-bit little-endian. meta: see segment.c. */
 	"CREATE TABLE segments("
 	"  partition INTEGER NOT NULL,"
 	"  base INTEGER NOT NULL,"
@@ -89,11 +114,23 @@ static const char tables[] =
 	"  body INTEGER REFERENCES bodies,"
 	"  ends BLOB,"
 	"  data BLOB,"
+	"  meta BLOB,"
 	"  PRIMARY KEY(partition, base)) STRICT, WITHOUT ROWID;"
 	"CREATE TABLE bodies("
 	"  id INTEGER PRIMARY KEY,"
 	"  ends BLOB NOT NULL,"
-	"  data BLOB NOT NULL) STRICT;";
+	"  data BLOB NOT NULL,"
+	"  meta BLOB) STRICT;" NEW_IN_2;
+
+/* What makes a store of version i one of version i + 1. */
+static const char *const steps[STORE_VERSION] = {
+	[1] = "ALTER TABLE groups DROP COLUMN start_us;"
+	      "ALTER TABLE groups ADD COLUMN started INTEGER NOT NULL DEFAULT 0;"
+	      "ALTER TABLE cursors ADD COLUMN sought INTEGER NOT NULL DEFAULT 0;"
+	      "ALTER TABLE letters ADD COLUMN meta BLOB;"
+	      "ALTER TABLE segments ADD COLUMN meta BLOB;"
+	      "ALTER TABLE bodies ADD COLUMN meta BLOB;" NEW_IN_2,
+};
 
 static uint32_t big_endian(const unsigned char *bytes)
 {
@@ -166,6 +203,36 @@ static int make_at(const char *path, struct store_why *why)
 		why_set(why, error, "%s", conn->why.text);
 	conn_close(conn);
 	return error;
+}
+
+int schema_update(struct store *store, struct store_why *why)
+{
+	struct conn *writer = store->writer;
+	sqlite3_stmt *stmt = conn_stmt(writer, STMT_USER_VERSION);
+	char text[64];
+	int64_t version;
+	int got = conn_step(writer, stmt);
+
+	if (got != 1)
+		return why_set(why, got < 0 ? got : -EIO, "%s", writer->why.text);
+	version = sqlite3_column_int64(stmt, 0);
+	sqlite3_reset(stmt);
+	if (version == STORE_VERSION)
+		return 0;
+	conn_run(writer, conn_stmt(writer, STMT_BEGIN));
+	for (; version > 0 && version < STORE_VERSION && !writer->error; version++)
+		conn_exec(writer, steps[version]);
+	snprintf(text, sizeof(text), "PRAGMA user_version = %d", STORE_VERSION);
+	if (!writer->error)
+		conn_exec(writer, text);
+	if (!writer->error)
+		conn_run(writer, conn_stmt(writer, STMT_COMMIT));
+	if (writer->error)
+		return why_set(why, writer->error, "cannot bring it to format %d: %s",
+			       STORE_VERSION, writer->why.text);
+	/* An older program must see in the header that it is none of its own. */
+	db_checkpoint(store, true);
+	return 0;
 }
 
 int schema_make(const char *path, struct store_why *why)

@@ -75,6 +75,7 @@ void seek_free(struct seek *seek)
 	for (size_t i = 0; i < seek->count; i++)
 		free(seek->rows[i].partition);
 	free(seek->rows);
+	free(seek->snapshot);
 	*seek = (struct seek){ 0 };
 }
 
@@ -119,11 +120,6 @@ int store_seek_check(struct item *group, const struct seek_row *row,
 
 /* ---- the job -------------------------------------------------------------------------- */
 
-struct move {
-	struct cursor *cursor;
-	int64_t committed;
-};
-
 struct seek_job {
 	struct job job;
 	struct item *group;	/* a reference */
@@ -133,9 +129,8 @@ struct seek_job {
 	size_t count;
 };
 
-/* Where a seek to an end, a start or a time puts this partition. */
-static int resolve(struct store *store, const struct seek *seek,
-		   const struct partition *partition, int64_t *committed)
+int seek_resolve(struct store *store, const struct seek *seek,
+		 const struct partition *partition, int64_t *committed)
 {
 	struct segment_info info;
 	int got = 0;
@@ -167,7 +162,7 @@ static int resolve_one(struct store *store, struct seek_job *job,
 	int error;
 
 	if (job->seek.kind != SEEK_TO_OFFSET) {
-		error = resolve(store, &job->seek, partition, &committed);
+		error = seek_resolve(store, &job->seek, partition, &committed);
 	} else {
 		error = check_last(partition, committed, &job->job.why);
 		if (!error && committed < partition->first - 1)
@@ -232,6 +227,27 @@ static int resolve_table(struct store *store, struct seek_job *job)
 	return 0;
 }
 
+static int resolve_snapshot(struct store *store, struct seek_job *job)
+{
+	const struct snapshot *snapshot;
+	struct item *item;
+	int error;
+
+	pthread_mutex_lock(&store->state);
+	error = snapshot_seek_locked(job->group->parent, job->seek.snapshot, &snapshot,
+				     &job->job.why);
+	if (!error)
+		names_each(&queue_of(job->group->parent)->partitions, i, item)
+		{
+			int64_t oldest = partition_of(item)->first - 1;
+			int64_t committed = snapshot_committed(snapshot, item);
+			add_move(job, partition_of(item),
+				 committed < oldest ? oldest : committed);
+		}
+	pthread_mutex_unlock(&store->state);
+	return error;
+}
+
 static int resolve_queue(struct store *store, struct seek_job *job)
 {
 	struct item *item;
@@ -269,13 +285,15 @@ static int seek_apply(struct store *store, struct job *base)
 	if (!job->moves)
 		return -ENOMEM;
 	error = job->partition ? resolve_one(store, job, partition_of(job->partition))
-		: job->seek.kind == SEEK_TO_TABLE ? resolve_table(store, job)
-						  : resolve_queue(store, job);
+		: job->seek.kind == SEEK_TO_TABLE    ? resolve_table(store, job)
+		: job->seek.kind == SEEK_TO_SNAPSHOT ? resolve_snapshot(store, job)
+						     : resolve_queue(store, job);
 	for (size_t i = 0; i < job->count && !error; i++)
-		error = cursor_write(store, job->moves[i].cursor,
-				     &(struct cursor_state){ job->moves[i].committed,
-							     job->moves[i].committed, 0,
-							     0 });
+		error = cursor_write(
+			store, job->moves[i].cursor,
+			&(struct cursor_state){ .committed = job->moves[i].committed,
+						.delivered = job->moves[i].committed,
+						.sought = true });
 	if (!error) {
 		pthread_mutex_lock(&store->state);
 		seeking_locked(job, true);
@@ -287,10 +305,18 @@ static int seek_apply(struct store *store, struct job *base)
 static void seek_publish_locked(struct store *store, struct job *base)
 {
 	struct seek_job *job = container_of(base, struct seek_job, job);
+	struct group *group = group_of(job->group);
+	bool back = false;
 
 	(void)store;
-	for (size_t i = 0; i < job->count; i++)
-		cursor_move_locked(job->moves[i].cursor, job->moves[i].committed);
+	for (size_t i = 0; i < job->count; i++) {
+		const struct move *move = &job->moves[i];
+		back |= move->committed < cursor_committed_locked(move->cursor);
+		cursor_move_locked(move->cursor, move->committed, true);
+	}
+	group->seeks.all++;
+	group->seeks.back += back;
+	wait_all_locked(group); /* those that show replays have one to begin or to end */
 }
 
 static void seek_undo_locked(struct store *store, struct job *base)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * segment.c - a segment's bytes and index: cache, load, search, read, remove.
+ * segment.c - a segment's bytes and index: cache, load, search, read.
  *
  * 1. A segment is immutable, in the store and in memory; readers hold a reference.
  * 2. Within a partition base, created_us and position rise together, so any of them is
@@ -23,20 +23,22 @@
 /* ---- one segment ---------------------------------------------------------------------- */
 
 struct segment *segment_new(uint64_t partition, const struct segment_info *info,
-			    char *data, uint32_t *ends)
+			    struct messages *messages)
 {
 	struct segment *segment = calloc(1, sizeof(*segment));
 
 	if (!segment) {
-		free(data);
-		free(ends);
+		messages_free(messages);
 		return NULL;
 	}
 	segment->refs = 1;
 	segment->partition = partition;
 	segment->info = *info;
-	segment->data = data;
-	segment->ends = ends;
+	segment->data = messages->data;
+	segment->ends = messages->ends;
+	segment->meta = messages->meta;
+	segment->meta_size = messages->meta_size;
+	*messages = (struct messages){ 0 };
 	return segment;
 }
 
@@ -46,6 +48,7 @@ void segment_put_locked(struct segment *segment)
 		return;
 	free(segment->data);
 	free(segment->ends);
+	free(segment->meta);
 	free(segment);
 }
 
@@ -65,6 +68,32 @@ void segment_message(const struct segment *segment, int64_t offset, uint32_t *fr
 
 	*from = at > 0 ? segment->ends[at - 1] : 0;
 	*to = segment->ends[at];
+}
+
+const char *segment_record(const struct segment *segment, int64_t offset, size_t *size)
+{
+	int64_t base = segment->info.base_offset;
+
+	*size = 0;
+	return segment->meta ? record_find(segment->meta,
+					   (size_t)(segment->info.end_offset - base) + 1,
+					   (size_t)(offset - base), size)
+			     : NULL;
+}
+
+void segment_view(const struct segment *segment, int64_t offset, bool lines,
+		  struct message *message)
+{
+	size_t size;
+	const char *record = segment_record(segment, offset, &size);
+	uint32_t from, to;
+
+	segment_message(segment, offset, &from, &to);
+	message->data = segment->data + from;
+	message->size = to - from - (lines && to > from);
+	message->offset = offset;
+	message->created_us = segment->info.created_us;
+	record_read(record, size, message);
 }
 
 /* ---- the cache ------------------------------------------------------------------------ */
@@ -126,6 +155,14 @@ void cache_add_locked(struct store *store, struct segment *segment)
 	cache->bytes += weight(segment);
 	while (cache->bytes > CACHE_BYTES && TAILQ_FIRST(&cache->lru) != segment)
 		evict_locked(store, TAILQ_FIRST(&cache->lru));
+}
+
+void cache_forget_locked(struct store *store, uint64_t partition, int64_t base)
+{
+	struct segment *segment = cached_locked(store, partition, base);
+
+	if (segment)
+		evict_locked(store, segment);
 }
 
 void cache_clear(struct store *store)
@@ -207,35 +244,40 @@ static int ends_read(const void *packed, size_t count, size_t size, uint32_t *en
 static int segment_row(struct conn *conn, sqlite3_stmt *stmt, uint64_t partition,
 		       struct segment **out)
 {
-	enum { BODY = 5, DATA, ENDS };
+	enum { BODY = 5, DATA, ENDS, META };
 	bool here = sqlite3_column_type(stmt, BODY) == SQLITE_NULL;
 	const void *packed = sqlite3_column_blob(stmt, ENDS);
 	size_t count = (size_t)sqlite3_column_bytes(stmt, ENDS) / sizeof(uint32_t);
+	const void *meta = sqlite3_column_blob(stmt, META);
+	struct messages read = { .meta_size = (size_t)sqlite3_column_bytes(stmt, META) };
 	struct segment_info info = { 0 };
-	uint32_t *ends;
-	char *data;
 	int error;
 
 	segment_info_columns(stmt, &info);
 	if (info.end_offset < info.base_offset || !packed ||
 	    info.size > SEGMENT_SIZE_LIMIT ||
 	    (uint64_t)(info.end_offset - info.base_offset) + 1 != count ||
-	    (here && (uint64_t)sqlite3_column_bytes(stmt, DATA) != info.size))
+	    (here && (uint64_t)sqlite3_column_bytes(stmt, DATA) != info.size) ||
+	    (meta && !meta_valid(meta, read.meta_size, count)))
 		return -EIO;
-	ends = malloc(count * sizeof(uint32_t));
-	data = malloc(info.size + 1);
-	error = ends && data ? ends_read(packed, count, info.size, ends) : -ENOMEM;
+	read.ends = malloc(count * sizeof(uint32_t));
+	read.data = malloc(info.size + 1);
+	read.meta = meta ? malloc(read.meta_size) : NULL;
+	error = read.ends && read.data && (read.meta || !meta)
+			? ends_read(packed, count, info.size, read.ends)
+			: -ENOMEM;
+	if (!error && meta)
+		memcpy(read.meta, meta, read.meta_size);
 	if (!error && !here)
-		error = body_read(conn, sqlite3_column_int64(stmt, BODY), data,
+		error = body_read(conn, sqlite3_column_int64(stmt, BODY), read.data,
 				  info.size);
 	else if (!error && info.size)
-		memcpy(data, sqlite3_column_blob(stmt, DATA), info.size);
+		memcpy(read.data, sqlite3_column_blob(stmt, DATA), info.size);
 	if (error) {
-		free(ends);
-		free(data);
+		messages_free(&read);
 		return error;
 	}
-	*out = segment_new(partition, &info, data, ends);
+	*out = segment_new(partition, &info, &read);
 	return *out ? 0 : -ENOMEM;
 }
 
@@ -282,8 +324,8 @@ int segment_load(struct store *store, struct partition *partition, int64_t offse
 
 /* ---- search --------------------------------------------------------------------------- */
 
-static int segment_at(struct conn *conn, enum stmt which, uint64_t partition,
-		      int64_t offset, struct segment_info *info)
+int segment_at(struct conn *conn, enum stmt which, uint64_t partition, int64_t offset,
+	       struct segment_info *info)
 {
 	sqlite3_stmt *stmt = conn_stmt(conn, which);
 	int got;
@@ -460,118 +502,4 @@ ssize_t store_log_read(struct item *item, uint64_t position, _Atomic int64_t *hi
 		segment_put(item->store, segment);
 	}
 	return copied > 0 ? (ssize_t)copied : error;
-}
-
-/* ---- removing the oldest -------------------------------------------------------------- */
-
-struct segment_drop_job {
-	struct job job;
-	struct item *item; /* the partition, a reference */
-	int64_t base;
-	int64_t next_offset;
-	uint64_t next_position;
-};
-
-static int segment_drop_apply(struct store *store, struct job *job)
-{
-	struct segment_drop_job *drop = container_of(job, struct segment_drop_job, job);
-	struct partition *partition = partition_of(drop->item);
-	struct conn *writer = store->writer;
-	struct segment_info info = { 0 };
-	sqlite3_stmt *stmt;
-	int got;
-
-	if (drop->item->state != ITEM_LIVE)
-		return -ESTALE;
-	if (drop->base < partition->first || drop->base > partition->last)
-		return -ENOENT;
-	if (drop->base != partition->first)
-		return why_set(&job->why, -EBUSY,
-			       "only the oldest segment, %020lld, can be removed",
-			       (long long)partition->first);
-	got = segment_at(writer, STMT_SEGMENT_AT, drop->item->id, drop->base, &info);
-	if (got <= 0)
-		return got < 0 ? got : -ENOENT;
-	pthread_mutex_lock(&store->state);
-	partition->removing = true; /* the row goes before `first` moves */
-	pthread_mutex_unlock(&store->state);
-	drop->next_offset = info.end_offset + 1;
-	drop->next_position = info.position + info.size;
-	for (int i = 0; i < 2; i++) {
-		stmt = conn_stmt(writer, i == 0 ? STMT_BODY_DELETE : STMT_SEGMENT_DELETE);
-		bind_int(stmt, 1, (int64_t)drop->item->id);
-		bind_int(stmt, 2, drop->base);
-		conn_run(writer, stmt);
-	}
-	/* Where the log goes on, and the clock, must outlive the last segment. */
-	stmt = conn_stmt(writer, STMT_PARTITION_NEXT);
-	bind_int(stmt, 1, (int64_t)drop->item->id);
-	bind_int(stmt, 2, drop->next_offset);
-	bind_int(stmt, 3, (int64_t)drop->next_position);
-	bind_int(stmt, 4, partition->modified_us);
-	conn_run(writer, stmt);
-	stmt = conn_stmt(writer, STMT_META_SET);
-	bind_text(stmt, 1, "newest_us");
-	bind_int(stmt, 2, store->newest_us);
-	store->batch_freed = true;
-	return conn_run(writer, stmt);
-}
-
-static void removing_end_locked(struct store *store, struct partition *partition)
-{
-	if (!partition->removing)
-		return;
-	partition->removing = false;
-	pthread_cond_broadcast(&store->removed);
-}
-
-static void segment_drop_undo_locked(struct store *store, struct job *job)
-{
-	struct segment_drop_job *drop = container_of(job, struct segment_drop_job, job);
-
-	removing_end_locked(store, partition_of(drop->item));
-}
-
-static void segment_drop_publish_locked(struct store *store, struct job *job)
-{
-	struct segment_drop_job *drop = container_of(job, struct segment_drop_job, job);
-	struct partition *partition = partition_of(drop->item);
-	struct segment *cached = cached_locked(store, drop->item->id, drop->base);
-
-	removing_end_locked(store, partition);
-	partition->first = drop->next_offset;
-	partition->first_position = drop->next_position;
-	if (cached)
-		evict_locked(store, cached);
-	partition_wake_locked(partition);
-}
-
-static void segment_drop_free(struct job *job)
-{
-	struct segment_drop_job *drop = container_of(job, struct segment_drop_job, job);
-
-	store_put(drop->item);
-	free(drop);
-}
-
-static const struct job_type segment_drop_type = {
-	.alone = true,
-	.apply = segment_drop_apply,
-	.publish_locked = segment_drop_publish_locked,
-	.undo_locked = segment_drop_undo_locked,
-	.free = segment_drop_free,
-};
-
-void store_segment_drop(struct item *partition, int64_t base, store_done done, void *arg)
-{
-	struct segment_drop_job *drop = calloc(1, sizeof(*drop));
-
-	if (!drop) {
-		job_refuse(done, arg, -ENOMEM);
-		return;
-	}
-	drop->job = (struct job){ .type = &segment_drop_type, .done = done, .arg = arg };
-	drop->item = store_get(partition);
-	drop->base = base;
-	commit_submit(partition->store, &drop->job);
 }

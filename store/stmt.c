@@ -7,6 +7,8 @@
  * 3. A failure is kept in conn->error until cleared, so that a run of statements can be
  *    checked once, and a NULL statement passes through binders and conn_step() unharmed.
  */
+#include <string.h>
+
 #include "store_int.h"
 
 static const char *const texts[STMT_COUNT] = {
@@ -17,6 +19,8 @@ static const char *const texts[STMT_COUNT] = {
 	[STMT_META_GET] = "SELECT value FROM meta WHERE key = ?1",
 	[STMT_META_SET] = "INSERT INTO meta(key, value) VALUES(?1, ?2) "
 			  "ON CONFLICT(key) DO UPDATE SET value = excluded.value",
+
+	[STMT_USER_VERSION] = "PRAGMA user_version",
 
 	[STMT_QUEUE_ALL] = "SELECT id, name, access FROM queues ORDER BY id",
 	[STMT_QUEUE_INSERT] = "INSERT INTO queues(name, access) VALUES(?1, ?2)",
@@ -35,9 +39,10 @@ static const char *const texts[STMT_COUNT] = {
 					  "AND \"group\" = ?2",
 
 	[STMT_GROUP_ALL] =
-		"SELECT id, name, access, queue, start_us FROM groups ORDER BY id",
-	[STMT_GROUP_INSERT] = "INSERT INTO groups(name, access, queue, start_us) "
-			      "VALUES(?1, ?2, ?3, ?4)",
+		"SELECT id, name, access, queue, started FROM groups ORDER BY id",
+	[STMT_GROUP_INSERT] = "INSERT INTO groups(name, access, queue) "
+			      "VALUES(?1, ?2, ?3)",
+	[STMT_GROUP_STARTED] = "UPDATE groups SET started = 1 WHERE id = ?1",
 	[STMT_GROUP_DELETE] = "DELETE FROM groups WHERE id = ?1",
 	[STMT_GROUP_ACCESS] = "UPDATE groups SET access = ?2 WHERE id = ?1",
 	[STMT_GROUP_CURSORS_DELETE] = "DELETE FROM cursors WHERE \"group\" = ?1",
@@ -45,24 +50,27 @@ static const char *const texts[STMT_COUNT] = {
 
 	[STMT_CURSOR_ALL] =
 		"SELECT queue, \"group\", partition, committed, delivered, attempts, "
-		"failures FROM cursors JOIN groups ON id = \"group\"",
+		"failures, sought FROM cursors JOIN groups ON id = \"group\"",
 	[STMT_CURSOR_SET] =
 		"INSERT INTO cursors(\"group\", partition, committed, delivered, "
-		"attempts, "
-		"failures) VALUES(?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO UPDATE SET "
+		"attempts, failures, sought) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7) "
+		"ON CONFLICT DO UPDATE SET "
 		"committed = excluded.committed, delivered = excluded.delivered, "
-		"attempts = excluded.attempts, failures = excluded.failures",
+		"attempts = excluded.attempts, failures = excluded.failures, "
+		"sought = excluded.sought",
 
 	[STMT_SEGMENT_INSERT] = "INSERT INTO segments(partition, base, last, created_us, "
-				"position, size, body, "
-				"ends, data) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-	[STMT_SEGMENT_DELETE] = "DELETE FROM segments WHERE partition = ?1 AND base = ?2",
-	[STMT_BODY_INSERT] = "INSERT INTO bodies(ends, data) VALUES(?1, ?2)",
-	[STMT_BODY_DELETE] = "DELETE FROM bodies WHERE id = (SELECT body FROM segments "
-			     "WHERE partition = ?1 AND base = ?2)",
+				"position, size, body, ends, data, meta) "
+				"VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+	[STMT_SEGMENTS_BELOW_DELETE] =
+		"DELETE FROM segments WHERE partition = ?1 AND base < ?2",
+	[STMT_BODY_INSERT] = "INSERT INTO bodies(ends, data, meta) VALUES(?1, ?2, ?3)",
+	[STMT_BODY_DELETE] = "DELETE FROM bodies WHERE id = ?1",
 #define SEGMENT_COLUMNS "SELECT base, last, created_us, position, size"
 	[STMT_SEGMENT_FIRST] = SEGMENT_COLUMNS
 	" FROM segments WHERE partition = ?1 ORDER BY base LIMIT 1",
+	[STMT_SEGMENT_OLDEST] =
+		SEGMENT_COLUMNS ", body FROM segments WHERE partition = ?1 ORDER BY base",
 	[STMT_SEGMENT_LAST] = SEGMENT_COLUMNS
 	" FROM segments WHERE partition = ?1 ORDER BY base DESC LIMIT 1",
 	[STMT_SEGMENT_AT] = SEGMENT_COLUMNS " FROM segments WHERE partition = ?1 "
@@ -71,7 +79,8 @@ static const char *const texts[STMT_COUNT] = {
 					      "AND base >= ?2 ORDER BY base LIMIT 1",
 	/* The segment that holds an offset and those after it. */
 	[STMT_SEGMENT_RUN] = SEGMENT_COLUMNS
-	", body, s.data, coalesce(s.ends, b.ends) FROM segments AS s "
+	", body, s.data, coalesce(s.ends, b.ends), coalesce(s.meta, b.meta) "
+	"FROM segments AS s "
 	"LEFT JOIN bodies AS b ON b.id = body WHERE partition = ?1 AND base >= "
 	"(SELECT base FROM segments WHERE partition = ?1 AND base <= ?2 "
 	"ORDER BY base DESC LIMIT 1) ORDER BY base",
@@ -84,25 +93,53 @@ static const char *const texts[STMT_COUNT] = {
 	[STMT_QUEUE_SETTINGS_DELETE] = "DELETE FROM settings WHERE queue = ?1",
 	[STMT_GROUP_SETTINGS_DELETE] = "DELETE FROM settings WHERE \"group\" = ?1",
 
+	[STMT_SNAPSHOT_ALL] = "SELECT id, queue, name, created_us, expires_us, "
+			      "last_partition, text FROM snapshots ORDER BY id",
+	[STMT_SNAPSHOT_INSERT] = "INSERT INTO snapshots(queue, name, created_us, "
+				 "expires_us, last_partition, text) "
+				 "VALUES(?1, ?2, ?3, ?4, ?5, ?6)",
+	[STMT_SNAPSHOT_EXPIRED] = "DELETE FROM snapshots WHERE queue = ?1 AND name = ?2",
+	[STMT_SNAPSHOT_TEXT] = "SELECT text FROM snapshots WHERE id = ?1",
+	[STMT_SNAPSHOT_DELETE] = "DELETE FROM snapshots WHERE id = ?1",
+	[STMT_SNAPSHOTS_OF_QUEUE_DELETE] = "DELETE FROM snapshots WHERE queue = ?1",
 	[STMT_LETTER_INSERT] =
 		"INSERT INTO letters(\"group\", partition_id, partition, \"offset\", "
 		"error, "
-		"attempts, created_us, failed_us, data) "
-		"VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO UPDATE SET "
+		"attempts, created_us, failed_us, data, meta) "
+		"VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT DO UPDATE "
+		"SET "
 		"error = excluded.error, attempts = excluded.attempts, "
 		"failed_us = excluded.failed_us",
 #define LETTER_COLUMNS                                                               \
 	"SELECT id, partition, \"offset\", error, attempts, created_us, failed_us, " \
-	"length(data), partition_id FROM letters WHERE \"group\" = ?1 "
+	"length(data), partition_id, meta FROM letters WHERE \"group\" = ?1 "
 	[STMT_LETTER_FIND] = LETTER_COLUMNS "AND partition = ?2 AND \"offset\" = ?3 "
 					    "ORDER BY id DESC LIMIT 1",
 	[STMT_LETTER_NEXT] = LETTER_COLUMNS "AND id > ?2 ORDER BY id LIMIT 1",
-	[STMT_LETTER_BY_ID] = LETTER_COLUMNS "AND id = ?2",
-	[STMT_LETTER_DATA] = "SELECT data FROM letters WHERE \"group\" = ?1 AND id = ?2",
+	[STMT_LETTER_DATA] = "SELECT partition, data, meta FROM letters WHERE \"group\" "
+			     "= ?1 AND id = ?2",
 	[STMT_LETTER_DELETE] = "DELETE FROM letters WHERE \"group\" = ?1 AND id = ?2",
 	[STMT_LETTERS_OF_GROUP] = "SELECT 1 FROM letters WHERE \"group\" = ?1 LIMIT 1",
 	[STMT_LETTERS_OF_QUEUE] = "SELECT 1 FROM letters WHERE \"group\" IN "
 				  "(SELECT id FROM groups WHERE queue = ?1) LIMIT 1",
+	/* The keys of an object. A string's text is decoded; the JSON of another value that
+	 * is not nested comes from -> because `value` of a number has lost digits. From 3.42
+	 * on only json_valid() is strict: json_each() reads JSON5. */
+	[STMT_JSON_FIELDS] =
+		"SELECT key, type, CASE type WHEN 'text' THEN value WHEN 'object' THEN "
+		"value WHEN 'array' THEN value ELSE ?1 -> fullkey END "
+		"FROM json_each(iif(json_valid(?1), ?1, 'not JSON'))",
+	[STMT_SEEN_FIND] = "SELECT \"offset\", created_us FROM seen WHERE partition = ?1 "
+			   "AND transaction_id = ?2",
+	[STMT_SEEN_SET] = "INSERT INTO seen(partition, transaction_id, \"offset\", "
+			  "created_us, expires_us) VALUES(?1, ?2, ?3, ?4, ?5) "
+			  "ON CONFLICT DO UPDATE SET \"offset\" = excluded.\"offset\", "
+			  "created_us = excluded.created_us, "
+			  "expires_us = excluded.expires_us",
+	[STMT_SEEN_DELETE] = "DELETE FROM seen WHERE id IN (SELECT id FROM seen WHERE "
+			     "expires_us <= ?1 ORDER BY expires_us LIMIT 1000)",
+	[STMT_SEEN_OF_PARTITION] = "DELETE FROM seen WHERE partition = ?1",
+	[STMT_SEEN_END] = "SELECT min(expires_us) FROM seen",
 	[STMT_FREE_PAGES] = "SELECT freelist_count, page_count "
 			    "FROM pragma_freelist_count, pragma_page_count",
 };
@@ -212,4 +249,17 @@ int conn_exec(struct conn *conn, const char *sql)
 	int code = sqlite3_exec(conn->db, sql, NULL, NULL, NULL);
 
 	return code == SQLITE_OK ? 0 : conn_fail(conn, code);
+}
+
+ssize_t row_slice(sqlite3_stmt *row, int column, uint64_t position, char *buffer,
+		  size_t size)
+{
+	const char *data = sqlite3_column_blob(row, column);
+	size_t length = (size_t)sqlite3_column_bytes(row, column);
+
+	if (position >= length)
+		return 0;
+	size = size < length - position ? size : length - (size_t)position;
+	memcpy(buffer, data + position, size);
+	return (ssize_t)size;
 }

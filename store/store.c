@@ -53,13 +53,19 @@ int store_statvfs(struct store *store, struct statvfs *disk)
 	return statvfs(store->path, disk) < 0 ? -errno : 0;
 }
 
-int64_t store_now(struct store *store)
+int64_t now_locked(const struct store *store)
 {
 	int64_t now = clock_us();
 
+	return now < store->newest_us ? store->newest_us : now;
+}
+
+int64_t store_now(struct store *store)
+{
+	int64_t now;
+
 	pthread_mutex_lock(&store->state);
-	if (now < store->newest_us)
-		now = store->newest_us;
+	now = now_locked(store);
 	pthread_mutex_unlock(&store->state);
 	return now;
 }
@@ -169,6 +175,8 @@ static int writer_open(struct store *store, struct store_why *why)
 	conn_exec(store->writer,
 		  "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
 		  "PRAGMA wal_autocheckpoint = 0; PRAGMA cell_size_check = on;"
+		  /* What is removed need not be written once more. */
+		  "PRAGMA secure_delete = off;"
 		  "PRAGMA trusted_schema = off");
 	sqlite3_wal_hook(store->writer->db, on_wal, store);
 	if (store->writer->error)
@@ -211,6 +219,7 @@ static void locks_init(struct store *store)
 	pthread_cond_init(&store->timer_wake, &monotonic);
 	pthread_condattr_destroy(&monotonic);
 	pthread_cond_init(&store->removed, NULL);
+	pthread_cond_init(&store->passing_wake, NULL);
 	pthread_mutex_init(&store->state, NULL);
 	pthread_mutex_init(&store->pool_lock, NULL);
 }
@@ -232,8 +241,12 @@ int store_open(const struct store_options *options, struct store **out,
 		(struct access){ geteuid(), getegid(), 0755 };
 	TAILQ_INIT(&store->dirty);
 	TAILQ_INIT(&store->cache.lru);
-	TAILQ_INIT(&store->alarms);
 	TAILQ_INIT(&store->woken);
+	TAILQ_INIT(&store->passing);
+	TAILQ_INIT(&store->sweeps);
+	TAILQ_INIT(&store->expired);
+	store->seen_alarm.ring_locked = dedup_ring_locked;
+	store->seen_end_us = INT64_MAX;
 	settings_init(&store->defaults);
 	why_set(why, 0, "%s", "");
 	locks_init(store);
@@ -245,9 +258,11 @@ int store_open(const struct store_options *options, struct store **out,
 	    (error = schema_probe(store->path, why)) || (error = lock_take(store, why)) ||
 	    (error = schema_probe(store->path, why)) ||
 	    (error = schema_make(store->path, why)) ||
-	    (error = writer_open(store, why)) || (error = reserve_open(store, why)) ||
-	    (error = meta_load(store)) || (error = items_load(store)) ||
-	    (error = wal_prepare(store)) || (error = timer_start(store))) {
+	    (error = writer_open(store, why)) || (error = schema_update(store, why)) ||
+	    (error = reserve_open(store, why)) || (error = meta_load(store)) ||
+	    (error = dedup_load(store)) || (error = items_load(store)) ||
+	    (error = wal_prepare(store)) || (error = timer_start(store)) ||
+	    (error = passing_start(store))) {
 		if (why && !why->text[0])
 			why_set(why, 0, "%s",
 				store->writer && store->writer->error
@@ -262,6 +277,7 @@ int store_open(const struct store_options *options, struct store **out,
 
 void store_close(struct store *store)
 {
+	struct envelope *envelope;
 	struct conn *conn;
 
 	store_settle(store);
@@ -272,6 +288,10 @@ void store_close(struct store *store)
 	if (store->writer && !store->writer->error)
 		db_checkpoint(store, true);
 	conn_close(store->writer);
+	while ((envelope = envelope_idle(store)))
+		envelope_close(envelope);
+	free(store->moves);
+	filter_free(store->filter_made);
 	cache_clear(store);
 	items_free(store);
 	reserve_close(store);
@@ -279,6 +299,7 @@ void store_close(struct store *store)
 		close(store->lock_fd);
 	pthread_cond_destroy(&store->timer_wake);
 	pthread_cond_destroy(&store->removed);
+	pthread_cond_destroy(&store->passing_wake);
 	pthread_mutex_destroy(&store->state);
 	pthread_mutex_destroy(&store->pool_lock);
 	pthread_rwlock_destroy(&store->gate);

@@ -24,7 +24,7 @@
 #include <sys/types.h>
 
 #define STORE_NAME_MAX 200
-#define STORE_MESSAGE_MAX (1u << 20)
+#define STORE_TRANSACTION_MAX 255
 #define STORE_DEFAULT_NAME "default"
 
 struct statvfs;
@@ -102,6 +102,8 @@ struct store_result {
 	int error;	   /* 0 or -errno */
 	const char *why;   /* words for a refusal, may be empty, never NULL */
 	struct item *item; /* store_make: the new item, borrowed; else NULL */
+	const struct verdict *verdicts; /* store_push_json */
+	size_t verdict_count;
 };
 typedef void (*store_done)(void *arg, const struct store_result *result);
 
@@ -145,23 +147,50 @@ void store_access_set(struct store *store, struct item *item, unsigned dir,
 
 /* ---- pushing (section 2) -------------------------------------------------------- */
 
-/* Messages to add: `data` holds them one after the other exactly as `log` shows them
- * (each with its newline), ends[i] is the position just past message i. */
+/* How messages are told apart (config/framing). */
+struct message_rules {
+	bool lines;	      /* each is ended by a newline, which is no part of it */
+	uint32_t message_max; /* bytes */
+};
+void store_message_rules(struct item *queue, struct message_rules *rules);
+
+/* Messages to add: `data` holds them one after the other exactly as `log` shows them,
+ * ends[i] is the position just past message i. */
 struct messages {
 	char *data;
 	size_t size;
 	uint32_t *ends;
 	uint32_t count;
+	bool lines; /* each has its newline */
+	char *meta; /* the store's own: NULL */
+	size_t meta_size;
 };
 void messages_free(struct messages *messages); /* frees what it points to */
 
 /*
  * Adds messages to a partition, all or none. partition NULL: the queue's partition
- * "default", made if missing. Takes `messages` (both arrays from malloc; the struct is
- * emptied). Pushes that arrive during a commit become one segment. ESTALE, ENOSPC, EIO.
+ * "default", made if missing, or with `spread` several in turn. Takes `messages` (both
+ * arrays from malloc; the struct is emptied). Pushes that arrive during a commit become one
+ * segment. ESTALE, EINVAL (framing has changed), ENOSPC, EIO.
  */
 void store_push(struct item *queue, struct item *partition, struct messages *messages,
 		store_done done, void *arg);
+
+/* What became of one line of push.json: the offset that it has, or that the message with
+ * its transactionId had before. */
+struct verdict {
+	int64_t offset;
+	bool duplicate;
+};
+
+/*
+ * Adds what whole lines of push.json say, all or none; borrowed for the call. first_line is
+ * the number of the first one, for words. verdicts: store_result brings one for each line.
+ * EINVAL or EMSGSIZE: a line is none; else as store_push().
+ */
+void store_push_json(struct item *queue, struct item *partition, const char *lines,
+		     size_t size, uint64_t first_line, bool verdicts, store_done done,
+		     void *arg);
 
 /* Makes everything committed so far durable against power loss: fsync(2). */
 void store_sync(struct store *store, store_done done, void *arg);
@@ -205,6 +234,7 @@ void store_segment_drop(struct item *partition, int64_t base, store_done done, v
 /* ---- settings (section 12) ------------------------------------------------------- */
 
 enum setting {
+	SETTING_FRAMING,
 	SETTING_SPREAD,
 	SETTING_BATCH,
 	SETTING_PREFETCH,
@@ -212,20 +242,33 @@ enum setting {
 	SETTING_RETRY_LIMIT,
 	SETTING_MAX_DELIVERIES,
 	SETTING_RETRY_DELAY_SECONDS,
+	SETTING_DEDUP_SECONDS,
+	SETTING_RETENTION_SECONDS,
+	SETTING_COMPLETED_RETENTION_SECONDS,
+	SETTING_RETENTION_BYTES,
+	SETTING_MAX_MESSAGE_BYTES,
+	SETTING_SUBSCRIPTION,
+	SETTING_SNAPSHOT_SECONDS,
+	SETTING_FILTER,
 	SETTING_COUNT
 };
+enum framing { FRAMING_LINE, FRAMING_FILE };
+
 const char *setting_name(enum setting setting);
-bool setting_of_group(enum setting setting); /* may a group override the queue's? */
+bool setting_of_queue(enum setting setting); /* has a queue it? */
+bool setting_of_group(enum setting setting); /* has a group it, or may override it? */
 /* 0 and the setting with this name, or -ENOENT. */
 int setting_find(const char *name, enum setting *setting);
-/* May a setting read this? 0 or EINVAL, and why says what is allowed. Pure. */
+/* May a setting read this? 0 or EINVAL, and why says what is allowed. */
 int setting_check(enum setting setting, const char *text, struct store_why *why);
 
-#define SETTING_TEXT_SIZE 64
-/* As it is in force: a group shows its queue's value where it has none of its own. */
+#define SETTING_TEXT_SIZE 2001 /* of a filter; all others are short */
+/* As it is in force: a group shows its queue's value where it has none of its own. Its
+ * subscription and filter always are its own: the first is given to it when it is made. */
 void store_setting(struct item *item, enum setting setting, char text[SETTING_TEXT_SIZE]);
 /* Sets it for a queue or a group; "default" returns to what would be without. Counts from
- * the next claim or write. EINVAL, ESTALE, ENOSPC, EIO. text is borrowed. */
+ * the next claim, write or sweep. EINVAL, what a setting of its own refuses, ESTALE, ENOSPC,
+ * EIO. text is borrowed. */
 void store_setting_set(struct item *item, enum setting setting, const char *text,
 		       store_done done, void *arg);
 /* What queues get that are made from now on; not durable. EINVAL. */
@@ -237,6 +280,7 @@ int store_setting_default(struct store *store, enum setting setting, const char 
 enum {
 	READER_FOLLOW = 1, /* waits for messages, and acks by reading on */
 	READER_LEASED = 2, /* acks by store_ack() only */
+	READER_JSON = 4,   /* lines of JSON, with events (section 8) */
 };
 
 /* Who reads, for `members`. */
@@ -312,7 +356,7 @@ struct cursor_info {
 	int64_t lease_us;
 	unsigned attempts, failures;
 	/* Since the mount: messages given first and again, given up, removed unread. */
-	uint64_t delivered, redelivered, dead, skipped;
+	uint64_t delivered, redelivered, dead, skipped, filter_errors;
 };
 /* How far a group is in a partition. ESTALE, EIO. */
 int store_cursor_info(struct item *group, struct item *partition,
@@ -333,6 +377,7 @@ struct letter_info {
 	unsigned attempts;
 	size_t size;
 	char error[200];
+	char transaction[STORE_TRANSACTION_MAX + 1];
 };
 /* A dead letter of a group by partition name and offset, or the next by id: ENOENT, EIO. */
 int store_letter(struct item *group, const char *partition, int64_t offset,
@@ -346,6 +391,26 @@ void store_letter_drop(struct item *group, uint64_t id, store_done done, void *a
  * in one transaction. ENOENT, ESTALE, ENOSPC, EIO. */
 void store_letter_push(struct item *group, uint64_t id, struct item *partition,
 		       store_done done, void *arg);
+
+/* ---- snapshots (section 7) ---------------------------------------------------------- */
+
+struct snapshot_info {
+	uint64_t id; /* rises with the time of making */
+	char name[STORE_NAME_MAX + 1];
+	int64_t created_us, expires_us; /* INT64_MAX: never */
+	size_t size;			/* of its text, in bytes */
+};
+/* A snapshot of a queue by name, or the next by id: ENOENT. */
+int store_snapshot(struct item *queue, const char *name, struct snapshot_info *info);
+int store_snapshot_next(struct item *queue, uint64_t after, struct snapshot_info *info);
+/* Copies its text from a position on. ESTALE: it is gone. */
+ssize_t store_snapshot_read(struct item *queue, uint64_t id, uint64_t position,
+			    char *buffer, size_t size);
+/* Keeps a group's position in all partitions of its queue, in one transaction. EEXIST,
+ * EINVAL, ENAMETOOLONG, ETIME it would live less than an hour, ESTALE, ENOSPC, EIO. */
+void store_snapshot_make(struct item *group, const char *name, store_done done,
+			 void *arg);
+void store_snapshot_drop(struct item *queue, uint64_t id, store_done done, void *arg);
 
 /* ---- seeking (sections 5, 6) ------------------------------------------------------- */
 
@@ -362,11 +427,12 @@ struct committed_row {
 int store_committed_all(struct item *group, struct committed_row **rows, size_t *count);
 
 enum seek_kind {
-	SEEK_TO_START,	/* just below the oldest retained message */
-	SEEK_TO_END,	/* the last offset */
-	SEEK_TO_TIME,	/* just below the first segment with created_at >= value (us) */
-	SEEK_TO_OFFSET, /* committed = value; a partition only */
-	SEEK_TO_TABLE,	/* a row per partition; a queue only */
+	SEEK_TO_START,	  /* just below the oldest retained message */
+	SEEK_TO_END,	  /* the last offset */
+	SEEK_TO_TIME,	  /* just below the first segment with created_at >= value (us) */
+	SEEK_TO_OFFSET,	  /* committed = value; a partition only */
+	SEEK_TO_TABLE,	  /* a row per partition; a queue only */
+	SEEK_TO_SNAPSHOT, /* one of the queue's; a queue only */
 };
 struct seek_row {
 	char *partition; /* its name; "*" is every partition without a row */
@@ -375,6 +441,7 @@ struct seek_row {
 struct seek {
 	enum seek_kind kind;
 	int64_t value;
+	char *snapshot;	       /* its name, malloc'd */
 	struct seek_row *rows; /* owned by the seek; partitions are malloc'd names */
 	size_t count;
 };
@@ -386,8 +453,9 @@ int store_seek_check(struct item *group, const struct seek_row *row,
 /*
  * Moves a group in one partition or (NULL) in all of its queue, in one transaction: sets
  * committed, ends leases, resets attempts and delays, makes the cursor if there was none, and shows
- * the partition to waiting readers. Takes the rows of `seek`. ENOENT: the queue has no
- * partitions, or a row names an unknown one. ERANGE, ESTALE, ENOSPC, EIO.
+ * the partition to waiting readers. Takes what `seek` points to. ENOENT: the queue has no
+ * partitions, or an unknown one or snapshot is named. ETIME: the snapshot expires within an
+ * hour. ERANGE, ESTALE, ENOSPC, EIO.
  */
 void store_seek(struct item *group, struct item *partition, struct seek *seek,
 		store_done done, void *arg);

@@ -32,6 +32,13 @@
 int why_set(struct store_why *why, int error, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* ---- utf8.c ------------------------------------------------------------------------ */
+
+/* The length of the character at text, of which left bytes (1 or more) are there; 0: it is
+ * not valid. */
+size_t utf8_length(const char *text, size_t left);
+bool utf8_valid(const char *text, size_t size);
+
 /* ---- stmt.c: every SQL text in one table, prepared on first use ------------------- */
 
 enum stmt {
@@ -40,6 +47,7 @@ enum stmt {
 	STMT_ROLLBACK,
 	STMT_META_GET,
 	STMT_META_SET,
+	STMT_USER_VERSION,
 	STMT_QUEUE_ALL,
 	STMT_QUEUE_INSERT,
 	STMT_QUEUE_DELETE,
@@ -52,6 +60,7 @@ enum stmt {
 	STMT_PARTITION_CURSORS_DELETE,
 	STMT_GROUP_ALL,
 	STMT_GROUP_INSERT,
+	STMT_GROUP_STARTED,
 	STMT_GROUP_DELETE,
 	STMT_GROUP_ACCESS,
 	STMT_GROUP_CURSORS_DELETE,
@@ -59,10 +68,11 @@ enum stmt {
 	STMT_CURSOR_ALL,
 	STMT_CURSOR_SET,
 	STMT_SEGMENT_INSERT,
-	STMT_SEGMENT_DELETE,
+	STMT_SEGMENTS_BELOW_DELETE,
 	STMT_BODY_INSERT,
 	STMT_BODY_DELETE,
 	STMT_SEGMENT_FIRST,
+	STMT_SEGMENT_OLDEST,
 	STMT_SEGMENT_LAST,
 	STMT_SEGMENT_AT,
 	STMT_SEGMENT_FROM,
@@ -72,14 +82,25 @@ enum stmt {
 	STMT_SETTING_DELETE,
 	STMT_QUEUE_SETTINGS_DELETE,
 	STMT_GROUP_SETTINGS_DELETE,
+	STMT_SNAPSHOT_ALL,
+	STMT_SNAPSHOT_INSERT,
+	STMT_SNAPSHOT_EXPIRED,
+	STMT_SNAPSHOT_TEXT,
+	STMT_SNAPSHOT_DELETE,
+	STMT_SNAPSHOTS_OF_QUEUE_DELETE,
 	STMT_LETTER_INSERT,
 	STMT_LETTER_FIND,
 	STMT_LETTER_NEXT,
-	STMT_LETTER_BY_ID,
 	STMT_LETTER_DATA,
 	STMT_LETTER_DELETE,
 	STMT_LETTERS_OF_GROUP,
 	STMT_LETTERS_OF_QUEUE,
+	STMT_JSON_FIELDS,
+	STMT_SEEN_FIND,
+	STMT_SEEN_SET,
+	STMT_SEEN_DELETE,
+	STMT_SEEN_OF_PARTITION,
+	STMT_SEEN_END,
 	STMT_FREE_PAGES,
 	STMT_COUNT
 };
@@ -106,6 +127,9 @@ int conn_step(struct conn *conn, sqlite3_stmt *stmt);
 /* Runs a statement that returns no row: 0 or -errno. */
 int conn_run(struct conn *conn, sqlite3_stmt *stmt);
 int conn_exec(struct conn *conn, const char *sql);
+/* Copies part of a blob: how much, 0 past its end. */
+ssize_t row_slice(sqlite3_stmt *row, int column, uint64_t position, char *buffer,
+		  size_t size);
 int conn_fail(struct conn *conn, int sqlite_code); /* notes and returns -errno */
 void conn_error_clear(struct conn *conn);
 
@@ -125,13 +149,15 @@ void db_checkpoint(struct store *store, bool anyway);
 /* ---- schema.c: tables as text, version, migration --------------------------------- */
 
 #define STORE_APPLICATION_ID 0x51756565 /* "Quee" */
-#define STORE_VERSION 1
+#define STORE_VERSION 2
 #define STORE_PAGE_SIZE 8192
 
 /* Is this file, not opened yet, ours or empty? 0, EMEDIUMTYPE, or what open(2) says. */
 int schema_probe(const char *path, struct store_why *why);
 /* Makes a store at path if there is none or an empty file. */
 int schema_make(const char *path, struct store_why *why);
+/* Brings an older store to this version, in one transaction. */
+int schema_update(struct store *store, struct store_why *why);
 
 /* ---- reserve.c: room for the undo ------------------------------------------------- */
 
@@ -173,6 +199,7 @@ struct names {
 	size_t bucket_count, count;
 };
 
+size_t name_hash(const char *name);
 int names_find_locked(struct names *names, const char *name, struct item **item);
 int names_add_locked(struct names *names, struct item *item);  /* by name: ENOMEM */
 int names_reserve_locked(struct names *names, size_t more);    /* then born cannot fail */
@@ -201,10 +228,14 @@ struct group;
 
 /* ---- settings.c ------------------------------------------------------------------- */
 
-/* A value is a count, seconds or (retry_delay_seconds) a least and a greatest number. */
+/* A value is a number (a count, seconds, bytes, enum framing), for retry_delay_seconds a
+ * least and a greatest one. A subscription is a time (us), or one of these. A filter is not
+ * here: group.filter_text. */
 struct setting_value {
 	int64_t least, greatest;
 };
+#define START_ALL INT64_MIN
+#define START_NEW INT64_MAX
 struct settings {
 	struct setting_value values[SETTING_COUNT];
 	bool set[SETTING_COUNT];
@@ -215,6 +246,23 @@ const struct setting_value *setting_locked(const struct group *group,
 					   enum setting setting);
 int settings_load(struct store *store);
 int settings_write(struct store *store, const struct item *queue); /* of a new queue */
+/* A new group gets what is decided when it is made: its queue's subscription. */
+int settings_inherit(struct store *store, struct group *group);
+
+/* ---- alarm.c: what happens by time ------------------------------------------------------ */
+
+struct alarm {
+	int64_t at_us;			   /* monotonic, 0: not set */
+	struct alarm *child, *next, *prev; /* prev of a first child: its parent */
+	/* Called by the timer thread, once, when it is no longer set. */
+	void (*ring_locked)(struct store *store, struct alarm *alarm);
+};
+void alarm_set_locked(struct store *store, struct alarm *alarm,
+		      int64_t at_us); /* 0: none */
+/* The same for a time of the clock; may ring earlier, so look whether it is time. */
+void alarm_clock_locked(struct store *store, struct alarm *alarm, int64_t clock);
+int64_t alarm_next_locked(const struct store *store); /* INT64_MAX: none */
+void alarms_ring_locked(struct store *store);	      /* those that are due */
 
 /* ---- queue.c, partition.c, group.c: what is held in memory for each ---------------- */
 
@@ -226,6 +274,7 @@ struct queue {
 	struct settings settings;
 	uint64_t dealt; /* for spread: messages pushed without a partition */
 	struct names partitions, groups;
+	TAILQ_HEAD(, snapshot) snapshots; /* by id */
 	uint32_t slots; /* slots given out: a partition's place in each group's cursors */
 	uint32_t *free_slots; /* those of dropped partitions; has room for all */
 	uint32_t free_count, free_room;
@@ -236,17 +285,31 @@ struct partition {
 	struct access access[PARTITION_DIRS];
 	uint32_t slot;
 	bool prepared;	  /* being born: has its slot and cursors */
-	bool removing;	  /* the removal of its oldest segment is being committed */
+	bool removing;	  /* the removal of its oldest segments is being committed */
 	unsigned readers; /* open readers of this partition alone */
 	int64_t first, last;
 	uint64_t first_position, end_position;
 	int64_t modified_us, made_us;
+	int64_t oldest_end, oldest_us; /* the oldest segment's last offset and time */
+	/* Retention: when the oldest segment is due; or it is due, or being removed; or it
+	 * waits for the slowest group. */
+	struct alarm alarm;
+	enum { SWEEP_NOT, SWEEP_LISTED, SWEEP_NOW } sweep;
+	TAILQ_ENTRY(partition) sweep_entry;
+	bool waits;
 	/* The committing role's, while a batch is built; pending counts queued pushes. */
 	struct partition *batch_next;
 	struct push_part *pushes, **pushes_end;
 	int64_t batch_last, batch_created_us;
 	uint64_t batch_end_position;
+	int64_t batch_count; /* messages in pushes */
+	int64_t batch_oldest_end, batch_oldest_us;
 	unsigned pending;
+};
+
+/* How many seeks there were, and how many of them moved back. */
+struct seeks {
+	uint32_t all, back;
 };
 
 /*
@@ -273,12 +336,15 @@ struct cursor {
 	/* What a verb of this batch has written and not published: the next one goes on from
 	 * there, and nobody claims meanwhile. */
 	const struct cursor_state *applied;
-	int64_t alarm_us; /* monotonic; when overdue is set or delayed ends, 0: no alarm */
-	int64_t hint;	  /* base of the segment last read */
-	bool ready;	  /* in the group's ready list */
-	bool dirty;	  /* in the store's list of cursors to be committed */
+	struct alarm alarm; /* when overdue is set or delayed ends */
+	int64_t hint;	    /* base of the segment last read */
+	bool ready;	    /* in the group's ready list */
+	bool dirty;	    /* in the store's list of cursors to be committed */
+	bool sought;	    /* see struct cursor_state */
+	struct seeks seeks;
 	uint64_t delivered_count, redelivered_count, dead_count, skipped_count;
-	TAILQ_ENTRY(cursor) ready_entry, dirty_entry, alarm_entry;
+	uint64_t filter_errors;
+	TAILQ_ENTRY(cursor) ready_entry, dirty_entry;
 	struct reader_list
 		waiting; /* readers of this partition alone, first come first */
 };
@@ -288,7 +354,8 @@ TAILQ_HEAD(cursor_list, cursor);
 struct group {
 	struct item item;
 	struct access access[GROUP_DIRS];
-	struct settings settings; /* its overrides */
+	struct settings settings; /* its overrides, and what is its own */
+	char *filter_text;	  /* NULL: none */
 	struct cursor **cursors;  /* by slot */
 	uint32_t room;
 	struct reader_list readers; /* open readers */
@@ -296,16 +363,19 @@ struct group {
 	struct reader_list waiting; /* readers of the whole queue that wait */
 	unsigned waiting_count;	    /* also those of one partition */
 	struct cursor_list ready;   /* partitions with messages to claim, in turn */
-	int64_t start_us;	    /* where it starts in a partition; INT64_MIN: all */
-	unsigned watch_count;	    /* readers with a watch */
-	unsigned dying;		    /* busy cursors */
-	unsigned jobs;		    /* lease jobs under way */
+	bool started; /* somebody has read: subscription and filter are decided */
+	struct filter *filter; /* or NULL */
+	struct seeks seeks;
+	unsigned watch_count; /* readers with a watch */
+	unsigned dying;	      /* busy cursors */
+	unsigned jobs;	      /* lease jobs under way */
 };
 
 int partition_load(struct partition *partition, sqlite3_stmt *row);
 int group_load(struct group *group, sqlite3_stmt *row);
 
 struct queue *queue_of(struct item *item);
+bool queue_lines_locked(struct item *queue); /* framing is line */
 struct partition *partition_of(struct item *item);
 struct group *group_of(struct item *item);
 
@@ -328,14 +398,15 @@ int64_t cursor_committed_locked(const struct cursor *cursor);
 /* Puts it in or out of the ready list; true if it became ready. */
 bool cursor_ready_locked(struct cursor *cursor);
 void cursor_dirty_locked(struct cursor *cursor); /* to be committed soon */
-void cursor_move_locked(struct cursor *cursor,
-			int64_t committed); /* a seek was committed */
+/* A seek was committed: it stands there, and nobody has got anything from there on. */
+void cursor_move_locked(struct cursor *cursor, int64_t committed, bool sought);
 /* Nobody holds it any more; pause: what came back waits for retry_delay. */
 void cursor_free_lease_locked(struct cursor *cursor, bool pause);
 /* What of a cursor is durable. */
 struct cursor_state {
 	int64_t committed, delivered;
 	unsigned attempts, failures;
+	bool sought; /* a seek has set it, so where the group starts does not matter */
 };
 struct cursor_state cursor_state_locked(const struct cursor *cursor);
 /* committed moves up to offset: what was counted of the message before ends. */
@@ -344,124 +415,6 @@ void cursor_set_locked(struct cursor *cursor, const struct cursor_state *state);
 int cursor_write(struct store *store, const struct cursor *cursor,
 		 const struct cursor_state *state);
 void partition_wake_locked(struct partition *partition); /* it grew */
-
-/* ---- segment.c: a segment's bytes and index --------------------------------------- */
-
-/* Immutable once shared; counted. Offsets base..end, data as the log shows it. */
-struct segment {
-	unsigned refs; /* under state; the cache holds one */
-	uint64_t partition;
-	struct segment_info info;
-	char *data;
-	uint32_t *ends; /* ends[i]: just past message base + i */
-	struct segment *hash_next;
-	TAILQ_ENTRY(segment) lru;
-};
-TAILQ_HEAD(segment_list, segment);
-
-#define SEGMENT_BYTES_MAX (4u << 20)
-#define SEGMENT_INLINE_MAX 1900 /* ends and data; a row of segments then fits a page */
-
-struct segment_cache {
-	struct segment *buckets[16384];
-	struct segment_list lru; /* the most recently used last */
-	size_t bytes;
-};
-
-struct segment *segment_new(uint64_t partition, const struct segment_info *info,
-			    char *data, uint32_t *ends); /* takes both; NULL: ENOMEM */
-void segment_put_locked(struct segment *segment);	 /* NULL is fine */
-void segment_put(struct store *store, struct segment *segment);
-void cache_add_locked(struct store *store, struct segment *segment);
-void cache_clear(struct store *store);
-/* The cached segment with this offset, with a reference; hint: a base to try first. */
-struct segment *cache_find_locked(struct store *store, struct partition *partition,
-				  int64_t offset, int64_t hint);
-/* The segment with this offset from the store, with a reference; caches it and some that
- * follow. ENOENT, EIO, ENOMEM. */
-int segment_load(struct store *store, struct partition *partition, int64_t offset,
-		 struct segment **segment);
-/* A segment that should be there is not: waits for a removal under way; 0, the oldest has
- * moved past offset, or -EIO, the store is damaged. */
-int segment_missing_locked(struct store *store, const struct partition *partition,
-			   int64_t offset);
-/* Bytes [*from, *to) of message `offset`. */
-void segment_message(const struct segment *segment, int64_t offset, uint32_t *from,
-		     uint32_t *to);
-
-enum segment_key { BY_TIME, BY_POSITION };
-/* The first segment in offsets low..high created at or after a time, or that ends past a
- * byte position: 1 and info, 0 none, -errno. O(log segments). */
-int segment_search(struct conn *conn, uint64_t partition, int64_t low, int64_t high,
-		   enum segment_key key, int64_t value, struct segment_info *info);
-void segment_info_columns(sqlite3_stmt *stmt, struct segment_info *info);
-
-/* ---- wait.c: readers that wait meet messages that arrive -------------------------- */
-
-/* Sets the time at which a cursor becomes overdue or its delay ends; 0: none. */
-void alarm_set_locked(struct store *store, struct cursor *cursor, int64_t at_us);
-void alarms_ring_locked(struct store *store); /* those that are due */
-/* This cursor can be claimed: one who waits for it is to be woken. */
-void wait_ready_locked(struct cursor *cursor);
-void wait_watched_locked(struct cursor *cursor); /* those who poll may look again */
-/* A woken reader may have left something: the next who waits. */
-void wait_next_locked(struct group *group);
-void wait_wake_locked(struct reader *reader); /* if it waits */
-void wait_all_locked(struct group *group);
-void wait_forget_locked(struct reader *reader); /* it closes */
-/* Calls those that are to be woken; after `state` was given up, by whoever may have made
- * something ready. */
-void wait_run(struct store *store);
-void timer_at_locked(struct store *store,
-		     int64_t at_us); /* the timer thread looks then */
-
-/* ---- claim.c: readers -------------------------------------------------------------- */
-
-/* One lease of a reader. */
-struct span {
-	struct cursor *cursor; /* pinned */
-	uint32_t epoch;	       /* of the cursor when it was claimed */
-	int64_t next;	       /* the first that was not returned to its last byte */
-	int64_t end;	       /* the last that may be returned */
-	bool single;	       /* one that came back: given alone */
-	bool recorded;	       /* LEASED: its attempt is committed */
-	TAILQ_ENTRY(span) entry;
-};
-
-struct reader {
-	struct store *store;
-	struct item *group;	/* a reference */
-	struct item *partition; /* a reference, or NULL: all of the queue */
-	unsigned flags;
-	struct reader_who who;
-	TAILQ_ENTRY(reader) group_entry;
-	TAILQ_HEAD(span_list, span) spans; /* the last one is being read */
-	int64_t given; /* messages begun since the last ack or the pop's beginning */
-	bool shares;   /* somebody waited when this read began: one partition only */
-	bool ended;    /* the next read answers the end of this pop */
-	/* The message that was begun, or segment is NULL; its span may be lost. */
-	struct segment *segment;
-	struct span *begun;
-	int64_t offset;
-	uint32_t at, to; /* the bytes of it that are left */
-	/* For store_unread(). */
-	struct item *undo_partition; /* a reference, or NULL */
-	uint32_t undo_epoch;
-	struct cursor_state undo_from;
-	int64_t undo_to;
-	/* For store_wait() and store_readable(). */
-	store_wake wake, watch;
-	void *wake_arg, *watch_arg;
-	enum { WAIT_NOT, WAIT_RECORD, WAIT_LISTED, WAIT_WOKEN } wait;
-	TAILQ_ENTRY(reader) wait_entry; /* of its cursor or group, or the store's woken */
-	/* LEASED: the job that records its span, or what became of it. */
-	struct lease_job *recording;
-	int record_error;
-};
-
-bool span_live_locked(const struct span *span);
-void span_release_locked(struct reader *reader, struct span *span, bool pause);
-bool reader_ready_locked(struct reader *reader);
 
 /* ---- envelope.c: a message as a JSON line and back --------------------------------- */
 
@@ -481,7 +434,7 @@ struct message {
 	unsigned attempt;
 	bool replay;
 };
-#define TRANSACTION_MAX 255 /* bytes */
+#define TRANSACTION_MAX STORE_TRANSACTION_MAX
 
 /* A growing text; free(data) at the end. */
 struct buffer {
@@ -490,9 +443,14 @@ struct buffer {
 };
 int buffer_add(struct buffer *buffer, const char *data, size_t size); /* ENOMEM */
 
-/* A parser of push.json; used by one thread at a time. */
+/* A parser of push.json; used by one thread at a time. It has an SQLite connection and keeps
+ * room for the longest line it met: for many lines, not one for each handle. */
 struct envelope;
-int envelope_open(struct envelope **envelope); /* ENOMEM */
+/* One for this thread until it is given back. */
+int envelope_take(struct store *store, struct envelope **envelope);
+void envelope_give(struct store *store, struct envelope *envelope);
+struct envelope *envelope_idle(struct store *store); /* one of them, or NULL */
+int envelope_open(struct envelope **envelope);	     /* ENOMEM */
 void envelope_close(struct envelope *envelope);
 /* One line without its newline. Fills data to attributes_size of *message, and *partition
  * (NULL if the line names none): valid until the next call. EINVAL and why, which does not
@@ -502,18 +460,223 @@ int envelope_parse(struct envelope *envelope, const char *line, size_t size,
 		   struct store_why *why);
 /* Appends the line of pop.json and follow.json, with its newline. ENOMEM. Section 4. */
 int envelope_print(const struct message *message, struct buffer *buffer);
+int envelope_quote(const char *text, size_t size, struct buffer *buffer); /* as JSON */
+
+/* ---- wild.c: LIKE and GLOB with the work counted ------------------------------------- */
+
+/* Borrowed bytes. */
+struct text {
+	const unsigned char *at, *end;
+};
+/* 1 or 0: does all of text match? Takes from *work what it costs beyond once the length of
+ * text; -ETIME: there was not enough. escape NULL: none; -EINVAL: it is not one character. */
+int wild_like(struct text pattern, struct text text, const struct text *escape,
+	      int64_t *work);
+int wild_glob(struct text pattern, struct text text, int64_t *work);
 
 /* ---- filter.c: a group's filter (section 11) ---------------------------------------- */
 
 /* A compiled filter, which may be tested by any thread. */
 struct filter;
-/* Compiles an expression for messages of up to message_max bytes. EINVAL: why has SQLite's
+/* Compiles an expression of up to 2000 bytes. EINVAL: why has SQLite's
  * words, or what the sandbox does not allow; ENOMEM. */
-int filter_compile(const char *text, size_t message_max, struct filter **filter,
-		   struct store_why *why);
-/* 1 true, 0 not true (false or NULL), -1 it failed or took too long. */
+int filter_compile(const char *text, struct filter **filter, struct store_why *why);
+/* 1 true, 0 not true (false or NULL), -1 it failed, as -> does on what is not JSON, or was
+ * too much work. The same for the same message always. One test at a time, others wait. */
 int filter_test(struct filter *filter, const struct message *message);
-void filter_free(struct filter *filter); /* NULL is fine */
+struct filter *filter_get(struct filter *filter); /* one more reference */
+void filter_free(struct filter *filter);	  /* one less; NULL is fine */
+
+/* ---- messages.c: messages side by side ----------------------------------------------- */
+
+/* Records of meta: the at-th of count; what one says (borrowed); are they whole? */
+const char *record_find(const char *meta, size_t count, size_t at, size_t *size);
+void record_read(const char *record, size_t size, struct message *message);
+bool meta_valid(const char *meta, size_t size, size_t count);
+
+/* Messages being put together. */
+struct maker {
+	struct buffer data, records;
+	uint32_t *ends, *record_ends, count;
+};
+int maker_add(struct maker *maker, const struct message *message, bool lines);
+int maker_take(struct maker *maker, bool lines,
+	       struct messages *messages); /* empties it */
+void maker_free(struct maker *maker);
+/* Those at these places, in this order. */
+int messages_pick(const struct messages *all, const uint32_t *which, uint32_t count,
+		  struct messages *picked);
+struct push_part;
+/* Those of the parts from `first` up to but not with `end`; a single one is not copied. */
+int messages_join(struct push_part *first, const struct push_part *end,
+		  struct messages *joined);
+
+/* ---- segment.c: a segment's bytes and index --------------------------------------- */
+
+/* Immutable once shared; counted. Offsets base..end, data as the log shows it. */
+struct segment {
+	unsigned refs; /* under state; the cache holds one */
+	uint64_t partition;
+	struct segment_info info;
+	char *data;
+	uint32_t *ends; /* ends[i]: just past message base + i */
+	char *meta;	/* what messages have besides, or NULL: see segment.c */
+	size_t meta_size;
+	struct segment *hash_next;
+	TAILQ_ENTRY(segment) lru;
+};
+TAILQ_HEAD(segment_list, segment);
+
+#define SEGMENT_BYTES_MAX (4u << 20)
+#define SEGMENT_INLINE_MAX 1900 /* ends and data; a row of segments then fits a page */
+
+struct segment_cache {
+	struct segment *buckets[16384];
+	struct segment_list lru; /* the most recently used last */
+	size_t bytes;
+};
+
+/* Takes the messages; NULL: ENOMEM. */
+struct segment *segment_new(uint64_t partition, const struct segment_info *info,
+			    struct messages *messages);
+void segment_put_locked(struct segment *segment); /* NULL is fine */
+void segment_put(struct store *store, struct segment *segment);
+void cache_add_locked(struct store *store, struct segment *segment);
+void cache_forget_locked(struct store *store, uint64_t partition, int64_t base);
+void cache_clear(struct store *store);
+/* The cached segment with this offset, with a reference; hint: a base to try first. */
+struct segment *cache_find_locked(struct store *store, struct partition *partition,
+				  int64_t offset, int64_t hint);
+/* The segment with this offset from the store, with a reference; caches it and some that
+ * follow. ENOENT, EIO, ENOMEM. */
+int segment_load(struct store *store, struct partition *partition, int64_t offset,
+		 struct segment **segment);
+/* A segment that should be there is not: waits for a removal under way; 0, the oldest has
+ * moved past offset, or -EIO, the store is damaged. */
+int segment_missing_locked(struct store *store, const struct partition *partition,
+			   int64_t offset);
+/* Bytes [*from, *to) of message `offset`. */
+void segment_message(const struct segment *segment, int64_t offset, uint32_t *from,
+		     uint32_t *to);
+
+/* All that a message has but the names of where it is; borrowed. */
+void segment_view(const struct segment *segment, int64_t offset, bool lines,
+		  struct message *message);
+/* Its record of meta; size 0: it has none. */
+const char *segment_record(const struct segment *segment, int64_t offset, size_t *size);
+/* The segment that holds an offset (STMT_SEGMENT_AT) or the next (_FROM): 1, 0, -errno. */
+int segment_at(struct conn *conn, enum stmt which, uint64_t partition, int64_t offset,
+	       struct segment_info *info);
+
+enum segment_key { BY_TIME, BY_POSITION };
+/* The first segment in offsets low..high created at or after a time, or that ends past a
+ * byte position: 1 and info, 0 none, -errno. O(log segments). */
+int segment_search(struct conn *conn, uint64_t partition, int64_t low, int64_t high,
+		   enum segment_key key, int64_t value, struct segment_info *info);
+/* Where a seek to an end, a start or a time puts a partition. The committing role. */
+int seek_resolve(struct store *store, const struct seek *seek,
+		 const struct partition *partition, int64_t *committed);
+void segment_info_columns(sqlite3_stmt *stmt, struct segment_info *info);
+
+/* ---- wait.c: readers that wait meet messages that arrive -------------------------- */
+
+/* A cursor becomes overdue, or its delay ends. */
+void cursor_ring_locked(struct store *store, struct alarm *alarm);
+/* This cursor can be claimed: one who waits for it is to be woken. */
+void wait_ready_locked(struct cursor *cursor);
+void wait_watched_locked(struct cursor *cursor); /* those who poll may look again */
+/* A woken reader may have left something: the next who waits. */
+void wait_next_locked(struct group *group);
+void wait_wake_locked(struct reader *reader); /* if it waits */
+void wait_all_locked(struct group *group);
+void wait_forget_locked(struct reader *reader); /* it closes */
+int passing_start(struct store *store);
+/* Calls those that are to be woken; after `state` was given up, by whoever may have made
+ * something ready. */
+void wait_run(struct store *store);
+void timer_at_locked(struct store *store,
+		     int64_t at_us); /* the timer thread looks then */
+
+/* ---- claim.c: readers -------------------------------------------------------------- */
+
+/* A cursor, and where it is to stand. */
+struct move {
+	struct cursor *cursor;
+	int64_t committed;
+};
+
+struct range {
+	int64_t from, to;
+};
+
+/* One lease of a reader. */
+struct span {
+	struct cursor *cursor; /* pinned */
+	uint32_t epoch;	       /* of the cursor when it was claimed */
+	int64_t next;	       /* the first that was not returned to its last byte */
+	int64_t end;	       /* the last that may be returned */
+	bool single;	       /* one that came back: given alone */
+	bool recorded;	       /* LEASED: its attempt is committed */
+	int64_t wanted;	       /* LEASED: the filter wants this one, -1: not asked yet */
+	struct range *passed;  /* LEASED: what the filter did not want, ascending */
+	uint32_t passed_count;
+	TAILQ_ENTRY(span) entry;
+};
+
+struct reader {
+	struct store *store;
+	struct item *group;	/* a reference */
+	struct item *partition; /* a reference, or NULL: all of the queue */
+	unsigned flags;		/* without READER_JSON */
+	bool json;
+	struct reader_who who;
+	struct filter *filter; /* of the group, from the first read on; or NULL */
+	TAILQ_ENTRY(reader) group_entry;
+	TAILQ_HEAD(span_list, span) spans; /* the last one is being read */
+	int64_t given; /* messages begun since the last ack or the pop's beginning */
+	bool shares;   /* somebody waited when this read began: one partition only */
+	bool ended;    /* the next read answers the end of this pop */
+	/* The message that was begun, or segment is NULL; its span may be lost. */
+	struct segment *segment;
+	struct span *begun;
+	int64_t offset;
+	uint32_t at, to; /* the bytes of it that are left */
+	/* JSON: lines ready to be returned, from text_at on; text_message: the message that
+	 * was begun. Nobody else touches it, so it is copied without the lock. */
+	struct buffer text;
+	size_t text_at;
+	bool text_message;
+	bool passing; /* it was passing over messages and has given way */
+	/* JSON: replay marks. By slot, for partitions numbered up to marks_until; or the one
+	 * of its partition. */
+	bool marked, replaying;
+	struct seeks seeks; /* those it knows of */
+	uint64_t replayed;
+	int64_t mark, *marks;
+	uint32_t mark_count;
+	uint64_t marks_until;
+	/* For store_unread(). */
+	struct item *undo_partition; /* a reference, or NULL */
+	uint32_t undo_epoch;
+	struct cursor_state undo_from;
+	int64_t undo_to;
+	/* For store_wait() and store_readable(). */
+	store_wake wake, watch;
+	void *wake_arg, *watch_arg;
+	enum { WAIT_NOT, WAIT_RECORD, WAIT_PASSING, WAIT_LISTED, WAIT_WOKEN } wait;
+	TAILQ_ENTRY(reader) wait_entry; /* of its cursor or group, or the store's woken */
+	/* LEASED: the job that records its span, or what became of it. */
+	struct lease_job *recording;
+	int record_error;
+};
+
+bool span_live_locked(const struct span *span);
+/* The last offset that needs no ack of its own after this one. */
+int64_t span_past(const struct span *span, int64_t offset);
+/* Passes what the filter did not want behind what is acked. */
+void span_settle_locked(struct span *span);
+void span_release_locked(struct reader *reader, struct span *span, bool pause);
+bool reader_ready_locked(struct reader *reader);
 
 /* ---- dlq.c --------------------------------------------------------------------------- */
 
@@ -556,7 +719,9 @@ struct job {
 	struct job *next;
 	int error;
 	struct store_why why;
-	struct item *item; /* what store_result.item shows */
+	struct item *item; /* these are what store_result shows */
+	const struct verdict *verdicts;
+	size_t verdict_count;
 	store_done done;
 	void *arg;
 };
@@ -565,11 +730,17 @@ struct job {
 void commit_submit(struct store *store, struct job *job);
 /* Answers a job that cannot even be queued, and frees it. */
 void commit_refuse(struct job *job, int error);
+void nobody(void *arg, const struct store_result *result); /* a done of no one */
 /* Answers where not even a job could be allocated. */
 void job_refuse(store_done done, void *arg, int error);
 extern const struct job_type sync_type;
 int timer_start(struct store *store);
-void timer_stop(struct store *store);
+struct thread {
+	pthread_t id;
+	bool running;
+};
+/* One of the store's own, without signals; until store->stopping. */
+int thread_start(struct thread *thread, void *(*main)(void *), struct store *store);
 
 /* ---- push.c ------------------------------------------------------------------------ */
 
@@ -577,6 +748,7 @@ void timer_stop(struct store *store);
 struct push_part {
 	struct partition *partition; /* a reference */
 	struct messages messages;
+	uint32_t *order; /* which items these are of the push; NULL: in its order */
 	struct push_part *next; /* of the same partition, in this batch */
 };
 struct push_job {
@@ -585,17 +757,82 @@ struct push_job {
 		*letter_group; /* a reference: the dead letter that this pushes again */
 	uint64_t letter;
 	bool applied; /* its partitions were inserted, if new, by this batch */
+	struct verdict *verdicts; /* one an item, if they are wanted */
 	unsigned part_count;
 	struct push_part parts[];
 };
-/* One message of a group's dead letter, which is dropped in the same transaction. name is
- * the partition's if partition is NULL. Takes the messages. */
+struct push_job *push_new(unsigned parts, store_done done, void *arg); /* NULL: ENOMEM */
+/* The next part goes to a partition of the queue, by name made if missing, or to this one.
+ * Takes the messages; -errno and nothing is added. */
+int push_add_locked(struct push_job *push, struct item *queue, struct item *partition,
+		    const char *name, struct messages *messages);
+/* Commits it, or answers with the error that the making of it met. */
+void push_submit(struct store *store, struct push_job *push, int error);
+/* To which partition the messages without one go in turn; 1: all to "default". */
+uint64_t push_deal(struct item *queue, uint32_t count, uint64_t *turn);
+void push_dealt_name(uint64_t turn, uint64_t spread, char name[24]);
+
+/* Pushes the one message of a group's dead letter, which is dropped in the same transaction.
+ * name is the partition's if partition is NULL. Takes the messages. */
 void push_letter(struct item *group, uint64_t letter, struct item *partition,
 		 const char *name, struct messages *messages, store_done done, void *arg);
 /* The committing role: writes the segments of this batch; then exactly one of the others. */
 void push_write_segments(struct store *store, struct segment_list *made);
 void push_publish_segments_locked(struct store *store, struct segment_list *made);
 void push_forget_segments(struct store *store, struct segment_list *made);
+
+/* ---- snapshot.c ---------------------------------------------------------------------- */
+
+struct snapshot;
+/* The messages past this offset a snapshot holds; INT64_MAX: none. */
+int64_t snapshots_floor_locked(const struct partition *partition);
+/* One to seek to, with `state` until it is given up: ENOENT, ETIME. */
+int snapshot_seek_locked(struct item *queue, const char *name,
+			 const struct snapshot **snapshot, struct store_why *why);
+int64_t snapshot_committed(const struct snapshot *snapshot, const struct item *partition);
+int snapshot_load(struct store *store, sqlite3_stmt *row);
+void snapshots_forget_locked(struct item *queue); /* it goes, and they with it */
+/* The timer thread: drops one that has expired; `state` is given up meanwhile. */
+bool snapshots_step_locked(struct store *store);
+
+/* ---- retain.c -------------------------------------------------------------------------- */
+
+/* Looks whether the oldest segment is to go: of a partition, of all of a queue. */
+void retain_look_locked(struct partition *partition);
+void retain_queue_locked(struct item *queue);
+void retain_grown_locked(struct partition *partition);	/* it was pushed to */
+void retain_forget_locked(struct partition *partition); /* it goes */
+void retain_ring_locked(struct store *store, struct alarm *alarm);
+/* The timer thread: sweeps a partition; `state` is given up meanwhile. */
+bool retain_step_locked(struct store *store);
+int64_t retain_next_locked(const struct store *store); /* when the next one may be */
+
+/* ---- subscription.c: where a group starts (section 6) -------------------------------- */
+
+/* Of a group being born: sets its cursors to where it starts, and writes them. */
+int subscription_begin(struct store *store, struct group *group);
+/* The same for the cursors that no seek has set, when config/subscription is written. */
+int subscription_apply(struct store *store, struct item *item,
+		       const struct setting_value *value, const char *text,
+		       struct store_why *why);
+void subscription_publish_locked(struct store *store, struct item *item,
+				 const struct setting_value *value);
+/* EBUSY: somebody has read as this group. */
+int subscription_open(struct group *group, struct store_why *why);
+/* Somebody reads as this group for the first time: made durable, nobody waits. */
+void subscription_decided(struct group *group);
+
+/* ---- dedup.c: transactionIds that were seen ------------------------------------------ */
+
+/* In a transaction: takes out of a part what was pushed before within the window, notes the
+ * rest. The part's first message will have offset `base`. */
+int dedup_part(struct store *store, struct push_part *part, int64_t base,
+	       struct verdict *verdicts);
+int dedup_load(struct store *store); /* when the first window ends */
+void dedup_due_locked(struct store *store);
+void dedup_ring_locked(struct store *store, struct alarm *alarm);
+/* The timer thread: rows whose window has ended; `state` is given up meanwhile. */
+bool dedup_step_locked(struct store *store);
 
 /* ---- the store --------------------------------------------------------------------- */
 
@@ -614,17 +851,24 @@ struct store {
 	struct job *jobs, **jobs_end;
 	bool committing;
 	struct cursor_list dirty;
-	struct cursor_list alarms; /* by alarm_us */
-	struct reader_list woken;  /* to be called by wait_run() */
-	struct settings defaults;  /* of new queues */
-	bool shrinking;		   /* free pages wait to be given back */
+	struct alarm *alarms;		/* the next one */
+	TAILQ_HEAD(, partition) sweeps; /* whose oldest segment is due */
+	TAILQ_HEAD(, snapshot) expired; /* to be dropped */
+	struct alarm seen_alarm;
+	bool seen_due;		  /* transactionIds are to be forgotten */
+	int64_t sweep_next_us;	  /* monotonic; INT64_MAX: one is under way */
+	struct reader_list woken; /* to be called by wait_run() */
+	struct settings defaults; /* of new queues */
+	bool shrinking;		  /* free pages wait to be given back */
 	bool stopping;
 	pthread_cond_t timer_wake;
 	pthread_cond_t removed; /* partition.removing has ended */
 	int64_t dirty_due_us;	/* monotonic */
 	int64_t timer_until_us; /* when the timer thread looks again */
-	pthread_t timer;
-	bool timer_running;
+	struct thread timer;
+	struct reader_list passing; /* reads that pass over messages, in turn */
+	pthread_cond_t passing_wake;
+	struct thread passer;
 
 	/* the committing role's */
 	struct conn *writer;
@@ -633,8 +877,12 @@ struct store {
 	uint64_t wal_retry_bytes; /* somebody else reads: try again at this size */
 	/* Pushed to by this batch; new ones are born in this order, which is that of ids. */
 	struct partition *batch_partitions, **batch_partitions_end;
-	int64_t commit_us; /* newest_us as this batch will leave it */
-	bool batch_freed;  /* this batch deleted something large */
+	int64_t commit_us;  /* newest_us as this batch will leave it */
+	bool batch_freed;   /* this batch deleted something large */
+	struct move *moves; /* what the setting being written moves */
+	size_t move_count;
+	struct filter *filter_made; /* by the setting being written */
+	int64_t seen_end_us; /* when the first transactionId may be forgotten, INT64_MAX */
 
 	int reserve_fd;
 	uint64_t reserve_bytes;
@@ -643,10 +891,12 @@ struct store {
 	pthread_rwlock_t gate;
 	pthread_mutex_t pool_lock;
 	struct conn *pool;
+	struct envelope *envelopes; /* idle ones */
 };
 
 /* A row of meta: 1 and its value in column 0, to be reset; 0 none; -errno. While loading. */
 int meta_find(struct store *store, const char *key, sqlite3_stmt **row);
+int64_t now_locked(const struct store *store); /* store_now() */
 int64_t clock_us(void);
 int64_t monotonic_us(void);
 

@@ -7,8 +7,8 @@
  * 2. Whoever was woken and left something, or died before it claimed, wakes the next. So no
  *    message waits while a reader of its group does.
  * 3. Wake-ups are noted under `state` and called after it was given up.
- * 4. What happens by time - a lease ends, a delay is over - is an alarm of a cursor; it has
- *    one at a time, and the timer thread sleeps until the first.
+ * 4. What happens by time - a lease ends, a delay is over - is an alarm of a cursor, one at a
+ *    time.
  */
 #include "store_int.h"
 
@@ -30,7 +30,7 @@ static void unlist_locked(struct reader *reader)
 void wait_wake_locked(struct reader *reader)
 {
 	if (reader->wait != WAIT_LISTED && reader->wait != WAIT_RECORD)
-		return;
+		return; /* one that is passing goes on by itself */
 	if (reader->wait == WAIT_LISTED)
 		unlist_locked(reader);
 	reader->wait = WAIT_WOKEN;
@@ -120,11 +120,18 @@ int store_wait(struct reader *reader, store_wake wake, void *arg)
 
 	pthread_mutex_lock(&store->state);
 	ready = reader_ready_locked(reader);
+	if (reader->passing) {
+		reader->wait = WAIT_PASSING;
+		TAILQ_INSERT_TAIL(&store->passing, reader, wait_entry);
+		pthread_cond_signal(&store->passing_wake);
+	}
+	if (!ready && !reader->passing) {
+		/* What waits for a record of its own would do nothing with a message. */
+		reader->wait = reader->recording ? WAIT_RECORD : WAIT_LISTED;
+	}
 	if (!ready) {
 		reader->wake = wake;
 		reader->wake_arg = arg;
-		/* What waits for a record of its own would do nothing with a message. */
-		reader->wait = reader->recording ? WAIT_RECORD : WAIT_LISTED;
 	}
 	if (!ready && reader->wait == WAIT_LISTED) {
 		if (reader->partition)
@@ -149,6 +156,8 @@ bool store_wait_cancel(struct reader *reader)
 	pthread_mutex_lock(&store->state);
 	if (reader->wait == WAIT_LISTED) {
 		unlist_locked(reader);
+	} else if (reader->wait == WAIT_PASSING) {
+		TAILQ_REMOVE(&store->passing, reader, wait_entry);
 	} else if (reader->wait == WAIT_WOKEN) {
 		TAILQ_REMOVE(&store->woken, reader, wait_entry);
 		if (reader->partition)
@@ -192,7 +201,41 @@ void wait_forget_locked(struct reader *reader)
 	watch_set_locked(reader, NULL, NULL);
 }
 
-/* ---- alarms ------------------------------------------------------------------------ */
+/* ---- passing over what filters do not want ------------------------------------------- */
+
+/* Reads that pass over many messages go on here, a turn each: so none of them keeps a thread
+ * from those who have something to get. */
+static void *passing_main(void *arg)
+{
+	struct store *store = arg;
+	struct reader *reader;
+
+	pthread_mutex_lock(&store->state);
+	while (!store->stopping) {
+		store_wake wake;
+		reader = TAILQ_FIRST(&store->passing);
+		if (!reader) {
+			pthread_cond_wait(&store->passing_wake, &store->state);
+			continue;
+		}
+		TAILQ_REMOVE(&store->passing, reader, wait_entry);
+		reader->wait = WAIT_NOT;
+		wake = reader->wake;
+		arg = reader->wake_arg;
+		pthread_mutex_unlock(&store->state);
+		wake(arg);
+		pthread_mutex_lock(&store->state);
+	}
+	pthread_mutex_unlock(&store->state);
+	return NULL;
+}
+
+int passing_start(struct store *store)
+{
+	return thread_start(&store->passer, passing_main, store);
+}
+
+/* ---- the alarm of a cursor ------------------------------------------------------------- */
 
 void timer_at_locked(struct store *store, int64_t at_us)
 {
@@ -202,36 +245,13 @@ void timer_at_locked(struct store *store, int64_t at_us)
 	pthread_cond_signal(&store->timer_wake);
 }
 
-void alarm_set_locked(struct store *store, struct cursor *cursor, int64_t at_us)
+void cursor_ring_locked(struct store *store, struct alarm *alarm)
 {
-	struct cursor *before;
+	struct cursor *cursor = container_of(alarm, struct cursor, alarm);
 
-	if (cursor->alarm_us)
-		TAILQ_REMOVE(&store->alarms, cursor, alarm_entry);
-	cursor->alarm_us = at_us;
-	if (!at_us)
-		return;
-	/* Most leases last as long as the one before: the place is at the end. */
-	TAILQ_FOREACH_REVERSE(before, &store->alarms, cursor_list, alarm_entry)
-	if (before->alarm_us <= at_us)
-		break;
-	if (before)
-		TAILQ_INSERT_AFTER(&store->alarms, before, cursor, alarm_entry);
-	else
-		TAILQ_INSERT_HEAD(&store->alarms, cursor, alarm_entry);
-	timer_at_locked(store, at_us);
-}
-
-void alarms_ring_locked(struct store *store)
-{
-	int64_t now = monotonic_us();
-	struct cursor *cursor;
-
-	while ((cursor = TAILQ_FIRST(&store->alarms)) && cursor->alarm_us <= now) {
-		alarm_set_locked(store, cursor, 0);
-		cursor->overdue = cursor->held;
-		cursor->delayed = false;
-		if (cursor_ready_locked(cursor))
-			wait_ready_locked(cursor);
-	}
+	(void)store;
+	cursor->overdue = cursor->held;
+	cursor->delayed = false;
+	if (cursor_ready_locked(cursor))
+		wait_ready_locked(cursor);
 }

@@ -1,11 +1,22 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # Section 12 of the contract: settings, stats and members. And what spread does (2).
+# ls lists plain names here, and the backquotes in '' are README's.
+# shellcheck disable=SC2012,SC2016
 
 load lib
 
-QUEUE_KEYS='spread batch prefetch lease_seconds retry_limit max_deliveries retry_delay_seconds'
-GROUP_KEYS=${QUEUE_KEYS#spread }
+# The keys of a queue, each with its preset as it is written.
+PRESETS='framing=line spread=1 batch=1 prefetch=0 lease_seconds=300 retry_limit=3
+	max_deliveries=0 retry_delay_seconds=0 dedup_seconds=3600 retention_seconds=0
+	completed_retention_seconds=0 retention_bytes=0 max_message_bytes=1M subscription=all
+	snapshot_seconds=7d'
+# Those of a group that follow the queue's; and those that are a group's own.
+FOLLOWED='batch prefetch lease_seconds retry_limit max_deliveries retry_delay_seconds'
+OWN='subscription filter'
+
+# keys KEY[=VALUE]... - sorted, a line each.
+keys() { printf '%s\n' "${@%%=*}" | sort; }
 
 # has_line FILE LINE... - each is one of its lines.
 has_line() {
@@ -29,26 +40,70 @@ released() { has "$PG/stats" '^lease_pid 0$'; }
 @test "each setting has its file and its default, in queues and groups" {
 	start
 	queue
-	local dir key
-	for dir in "$Q" "$G"; do
-		is "$(cat "$dir/config/batch")" 1
-		is "$(cat "$dir/config/prefetch")" 0
-		is "$(cat "$dir/config/lease_seconds")" 300
-		is "$(cat "$dir/config/retry_limit")" 3
-		is "$(cat "$dir/config/max_deliveries")" 0
-		is "$(cat "$dir/config/retry_delay_seconds")" 0
+	local pair key
+	for pair in $PRESETS; do
+		key=${pair%=*}
+		case ${pair#*=} in
+		1M) is "$(cat "$Q/config/$key")" 1048576 ;;
+		7d) is "$(cat "$Q/config/$key")" 604800 ;;
+		*) is "$(cat "$Q/config/$key")" "${pair#*=}" ;;
+		esac
 	done
-	is "$(cat "$Q/config/spread")" 1
-	for key in $QUEUE_KEYS; do grep -qx "$key" <<<"$(ls "$Q/config")"; done
-	for key in $GROUP_KEYS; do grep -qx "$key" <<<"$(ls "$G/config")"; done
+	for key in $FOLLOWED; do is "$(cat "$G/config/$key")" "$(cat "$Q/config/$key")"; done
+	is "$(cat "$G/config/subscription")" all
+	is "$(od -An -c "$G/config/filter" | tr -s ' ')" ' \n'
+	# shellcheck disable=SC2086
+	is "$(ls "$Q/config" | sort)" "$(keys $PRESETS)"
+	# shellcheck disable=SC2086
+	is "$(ls "$G/config" | sort)" "$(keys $FOLLOWED $OWN)"
 }
 
-@test "spread is the queue's alone" {
+@test "what is not a group's, and a filter of a queue, is not there" {
 	start
 	queue
-	not test -e "$G/config/spread"
-	not grep -qx spread <<<"$(ls "$G/config")"
-	is "$(sys open "$G/config/spread" O_RDONLY)" ENOENT
+	local pair key
+	for pair in $PRESETS; do
+		key=${pair%=*}
+		[[ " $FOLLOWED $OWN " != *" $key "* ]] || continue
+		is "$key $(sys open "$G/config/$key" O_RDONLY)" "$key ENOENT"
+	done
+	is "$(sys open "$Q/config/filter" O_RDONLY)" ENOENT
+}
+
+# documented SOURCE - `<key>=<preset>` of queue and group for each setting it names, sorted.
+documented_in_readme() {
+	sed -n '/^### 12\./,/^### 13\./s/^| `\([a-z_]*\)`[ *]* | *\([^ |]*\) *|.*/\1=\2/p' \
+		"$TOP/README.md" | sort
+}
+documented_in_page() {
+	sed -n '/^\.Ss Settings of queues/,/^\.Sh/p' "$TOP/fs/queenfs.8" | awk '
+		key { sub(/:.*/, ""); print key "=" ($0 ~ /^of a group/ ? "" : $0); key = "" }
+		/^\.It Ic/ { key = $3 }' | sort
+}
+documented_in_ini() {
+	sed -n '/^\[defaults\]/,/\[queue /s/^# \([a-z_]*\) = \(.*\)/\1=\2/p' \
+		"$TOP/queenfs.ini" | sort
+}
+
+@test "README, the manual page and queenfs.ini name the settings that are there, each with its preset" {
+	TOP=${BATS_TEST_DIRNAME%/tests/fs}
+	start
+	queue
+	local pair key keys
+	keys=$(ls "$Q/config" && ls "$G/config")
+	is "$(documented_in_readme | cut -d = -f 1)" "$(sort -u <<<"$keys")"
+	is "$(documented_in_page)" "$(documented_in_readme)"
+	is "$(documented_in_ini)" "$(documented_in_readme | grep -vx filter=)"
+	for pair in $(documented_in_ini); do
+		key=$(cat "$Q/config/${pair%=*}")
+		setting "$Q" "${pair%=*}" "${pair#*=}"
+		is "$pair $(cat "$Q/config/${pair%=*}")" "$pair $key"
+	done
+	# those marked * are in groups too, ** in groups alone
+	keys=$(sed -n 's/^| `\([a-z_]*\)` \*\** |.*/\1/p' "$TOP/README.md" | sort)
+	is "$keys" "$(ls "$G/config" | sort)"
+	keys=$(sed -n 's/^| `\([a-z_]*\)` \*\* |.*/\1/p' "$TOP/README.md")
+	is "$keys" filter
 }
 
 @test "durations are written as 90, 90s, 15m, 2h, 7d" {
@@ -65,6 +120,97 @@ released() { has "$PG/stats" '^lease_pid 0$'; }
 			is "$text: $(cat "$dir/config/retry_delay_seconds")" "$text: ${text#*=}"
 		done
 	done
+	for text in dedup retention completed_retention snapshot; do
+		setting "$Q" "${text}_seconds" 90
+		is "$(cat "$Q/config/${text}_seconds")" 90
+		setting "$Q" "${text}_seconds" 366d
+		is "$(cat "$Q/config/${text}_seconds")" 31622400
+	done
+	for text in retention completed_retention snapshot; do
+		setting "$Q" "${text}_seconds" 36525d # a hundred years
+		is "$(cat "$Q/config/${text}_seconds")" 3155760000
+	done
+}
+
+@test "sizes are written as 65536, 64K, 1M, 2G and read in bytes" {
+	start
+	queue
+	local text
+	for text in 0=0 1=1 65536=65536 64K=65536 64k=65536 1M=1048576 3m=3145728 2G=2147483648 \
+		2g=2147483648 9223372036854775807=9223372036854775807; do
+		setting "$Q" retention_bytes "${text%=*}"
+		is "$text: $(cat "$Q/config/retention_bytes")" "$text: ${text#*=}"
+	done
+	for text in 1=1 256M=268435456 262144K=268435456 268435456=268435456; do
+		setting "$Q" max_message_bytes "${text%=*}"
+		is "$text: $(cat "$Q/config/max_message_bytes")" "$text: ${text#*=}"
+	done
+}
+
+@test "framing is line or file" {
+	start
+	queue
+	local text
+	for text in file FILE line Line; do
+		setting "$Q" framing "$text"
+		is "$(cat "$Q/config/framing")" "${text,,}"
+	done
+	setting "$Q" framing file
+	remount
+	is "$(cat "$Q/config/framing")" file
+	setting "$Q" framing default
+	is "$(cat "$Q/config/framing")" line
+}
+
+@test "subscription is all, new (or now), or a time, which is read in full" {
+	start
+	queue
+	local dir text before after
+	for dir in "$Q" "$G"; do
+		for text in all=all new=new NEW=new now=new Now=new ALL=all \
+			2026-07-29T14:00=2026-07-29T14:00:00.000000Z \
+			'2026-07-29 16:00:00.5 +02:00=2026-07-29T14:00:00.500000Z' \
+			@1785333600.25=2026-07-29T14:00:00.250000Z \
+			2026-07-29=2026-07-29T00:00:00.000000Z; do
+			setting "$dir" subscription "${text%=*}"
+			is "$text: $(cat "$dir/config/subscription")" "$text: ${text#*=}"
+		done
+		# relative to the moment of writing it
+		before=$(date -u -d -2hours +%FT%T.%6NZ)
+		setting "$dir" subscription -2h
+		after=$(date -u -d -2hours +%FT%T.%6NZ)
+		text=$(cat "$dir/config/subscription")
+		[[ ! $text < $before && ! $text > $after ]]
+		remount
+		is "$(cat "$dir/config/subscription")" "$text"
+	done
+}
+
+@test "a filter is a line of up to 2000 bytes; an empty one or default is none" {
+	start
+	queue
+	local text none
+	for none in '' default ' '; do
+		text="attributes ->> 'region' = 'eu' AND \"offset\" % 2 = 0"
+		setting "$G" filter "$text"
+		is "$(cat "$G/config/filter")" "$text"
+		remount
+		is "$(cat "$G/config/filter")" "$text"
+		setting "$G" filter "$none"
+		is "$(cat "$G/config/filter")" ''
+		remount
+		is "$(cat "$G/config/filter")" ''
+	done
+	setting "$G" filter "$none"
+	text="data <> '$(printf 'é%.0s' {1..995})'"
+	[ "$(printf %s "$text" | wc -c)" = 2000 ]
+	setting "$G" filter "$text"
+	is "$(cat "$G/config/filter")" "$text"
+	remount
+	is "$(cat "$G/config/filter")" "$text"
+	refuses "$G" filter "${text/é/eee}" "$(printf '%05000d' 1)" \
+		$'data = 1\nOR data = 2'
+	errors_has 'groups/g/config/filter: EINVAL: .*allowed.*2000 bytes'
 }
 
 @test "numbers are accepted up to what is allowed" {
@@ -116,14 +262,48 @@ refuses() {
 	refuses "$Q" batch "$(printf '%0300d' 1)"
 }
 
+@test "a bad word, time, age or size is EINVAL and changes nothing" {
+	start
+	queue
+	local dir
+	for dir in "$Q" "$G"; do
+		refuses "$dir" subscription '' x old 17 -1 -1y 1h 2026-13-01 26-07-29 all,new \
+			'all new' 10000-01-01 start end
+	done
+	refuses "$Q" framing '' lines 0 1 'line file' default,
+	refuses "$Q" dedup_seconds '' -1 x 367d 1K
+	for dir in retention completed_retention snapshot; do
+		refuses "$Q" "${dir}_seconds" '' -1 x 36526d 3155760001 1K 1:2
+	done
+	refuses "$Q" retention_bytes '' -1 x K 1T 1KB '1 K' 1.5M 0x10 1:2 1d \
+		9223372036854775808 9223372036854775807K
+	refuses "$Q" max_message_bytes '' 0 -1 x 257M 1G 268435457 1s
+}
+
 @test "what is refused says what is allowed, for each setting" {
 	start
 	queue
-	local key
-	for key in $QUEUE_KEYS; do
+	local key allowed
+	while IFS='|' read -r key allowed; do
 		is "$(sys write "$Q/config/$key" bad)" EINVAL
-		errors_has "queues/q/config/$key: EINVAL: .*\"bad\".*allowed.*[0-9]"
-	done
+		errors_has "queues/q/config/$key: EINVAL: $key cannot be \"bad\"; allowed is $allowed"
+	done <<-'END'
+		framing|line or file$
+		spread|a number of partitions from 1 to 100000$
+		batch|a number of messages from 1 to 1000000$
+		prefetch|a number of messages up to 1000000, or 0 for what fits$
+		lease_seconds|a duration like 90, 90s, 15m, 2h or 7d, or 0 for while the file is open$
+		retry_limit|a number of times up to 1000000$
+		max_deliveries|a number of deliveries up to 1000000, or 0 for any$
+		retry_delay_seconds|a duration like .*, or two as least:greatest$
+		dedup_seconds|a duration like .*, up to 366d, or 0 for no de-duplication$
+		retention_seconds|a duration like .*, up to 36525d, or 0 for whatever age$
+		completed_retention_seconds|a duration like .*, up to 36525d, or 0 for whatever age$
+		retention_bytes|a size like 65536, 64K, 1M or 2G, or 0 for any$
+		max_message_bytes|a size like 65536, 64K, 1M or 2G, from 1 to 256M$
+		subscription|all, new, or a time like 2026-07-29T14:00Z, -2h or @1785333600$
+		snapshot_seconds|a duration like .*, up to 36525d, or 0 for ever$
+	END
 }
 
 @test "a value of the queue: default brings back the preset" {
@@ -137,6 +317,17 @@ refuses() {
 	setting "$Q" lease_seconds default
 	remount
 	is "$(cat "$Q/config/lease_seconds")" 300
+	local pair before
+	for pair in framing=file spread=2 prefetch=1 retry_limit=1 max_deliveries=1 \
+		retry_delay_seconds=1:5 dedup_seconds=1 retention_seconds=365d \
+		completed_retention_seconds=365d retention_bytes=1G max_message_bytes=2M \
+		subscription=-1h snapshot_seconds=1d; do
+		before=$(cat "$Q/config/${pair%=*}")
+		setting "$Q" "${pair%=*}" "${pair#*=}"
+		[ "$(cat "$Q/config/${pair%=*}")" != "$before" ]
+		setting "$Q" "${pair%=*}" default
+		is "$(cat "$Q/config/${pair%=*}")" "$before"
+	done
 }
 
 @test "a setting is 0644 and its directory's owner's; rm and rmdir do nothing" {
@@ -161,7 +352,7 @@ refuses() {
 	start
 	queue
 	local key value=10
-	for key in $GROUP_KEYS; do
+	for key in $FOLLOWED; do
 		value=$((value + 1))
 		setting "$Q" "$key" "$value"
 		is "$(cat "$G/config/$key")" "$value"
@@ -201,6 +392,36 @@ refuses() {
 	is "$(cat "$G/config/batch")" 1
 	remount
 	is "$(cat "$G/config/batch")" 1
+}
+
+@test "a group is given its queue's subscription when it is made, and keeps it" {
+	start
+	queue
+	mkdir "$Q/groups/later"
+	setting "$Q" subscription 2026-07-29
+	mkdir "$Q/groups/time"
+	setting "$Q" subscription new
+	mkdir "$Q/groups/new"
+	mkdir "$P" "$P/groups/mirrored"
+	setting "$Q" subscription all
+	mkdir "$Q/groups/all"
+	setting "$Q" subscription @0
+	setting "$Q/groups/later" subscription new
+	for _ in 1 2; do
+		is "$(cd "$Q/groups" && grep . ./*/config/subscription)" \
+			"$(printf './%s/config/subscription:%s\n' all all g all later new mirrored new \
+				new new time 2026-07-29T00:00:00.000000Z)"
+		remount
+	done
+	# default: as a group that is made now
+	setting "$G" subscription default
+	is "$(cat "$G/config/subscription")" 1970-01-01T00:00:00.000000Z
+	setting "$Q" subscription default
+	is "$(cat "$Q/config/subscription")" all
+	setting "$Q/groups/later" subscription default
+	remount
+	is "$(cat "$G/config/subscription")" 1970-01-01T00:00:00.000000Z
+	is "$(cat "$Q/groups/later/config/subscription")" all
 }
 
 @test "each group reads by its own values" {
@@ -266,11 +487,14 @@ refuses() {
 	start
 	queue
 	setting "$G" batch 3
+	setting "$G" subscription new
+	setting "$G" filter 'data > 1'
 	rmdir "$G"
 	mkdir "$G"
-	is "$(cat "$G/config/batch")" 1
-	remount
-	is "$(cat "$G/config/batch")" 1
+	for _ in 1 2; do
+		is "$(cat "$G/config/"{batch,subscription,filter})" $'1\nall'
+		remount
+	done
 }
 
 @test "[defaults] are for new queues, [queue NAME] makes or updates one at mount" {

@@ -434,14 +434,14 @@ as_user() {
 	start
 	stop
 	sed 's/^# \([a-z_]* = \)/\1/' "$example" >"$INI"
-	is "$(grep -c '^[a-z_]* = ' "$INI")" 13
+	is "$(grep -c '^[a-z_]* = ' "$INI")" 21
 	start
 	stop
 }
 
 @test "every key takes what it is said to allow" {
 	for line in 'durability = disk' 'durability = os' 'reserve = 0' 'reserve = 65536' \
-		'reserve = 64K' 'reserve = 1M' 'wal_limit = 64K' 'wal_limit = 2G' \
+		'reserve = 64K' 'reserve = 1M' 'reserve = 64k' 'wal_limit = 64K' 'wal_limit = 2G' \
 		'wal_limit: 1M ; a comment'; do
 		printf '[store]\n%s\n' "$line" >"$INI"
 		start
@@ -533,6 +533,47 @@ as_user() {
 	is "$(cat "$M/queues/new/config/batch")" 9
 }
 
+@test "each setting can be in [defaults] and in [queue NAME], and be said again at each start" {
+	local pairs='framing=file spread=2 batch=3 prefetch=4 lease_seconds=5 retry_limit=6
+		max_deliveries=7 retry_delay_seconds=8:9 dedup_seconds=10 retention_seconds=864000
+		completed_retention_seconds=864001 retention_bytes=1073741824
+		max_message_bytes=65536 subscription=2026-07-29T14:00:00.000000Z
+		snapshot_seconds=86400'
+	local pair round
+	for pair in '[defaults]' $pairs '[queue orders]' $pairs; do
+		echo "${pair/=/ = }"
+	done >"$INI"
+	for round in 1 2; do
+		start
+		[ "$round" = 2 ] || mkdir "$M/queues/new" "$M/queues/orders/groups/g"
+		is "$(cd "$M/queues/orders/config" && grep . ./*)" "$(cd "$M/queues/new/config" && grep . ./*)"
+		for pair in $pairs; do
+			is "$(cat "$M/queues/new/config/${pair%=*}")" "${pair#*=}"
+		done
+		is "$(ls "$M/queues/new/config" | wc -l)" "$(wc -w <<<"$pairs")"
+		is "$(cat "$M/queues/orders/groups/g/config/subscription")" 2026-07-29T14:00:00.000000Z
+		# so that it is not empty
+		[ "$round" = 2 ] || echo message >"$M/queues/orders/push"
+		stop
+	done
+}
+
+@test "a time in the settings that is relative counts from the start" {
+	printf '%s\n' '[defaults]' 'subscription = -1h' '[queue q]' 'subscription = -1h' >"$INI"
+	start
+	local text first
+	first=$(cat "$Q/config/subscription")
+	[[ $first > $(date -u -d '-61 minutes' +%FT%T) && $first < $(date -u -d '-59 minutes' +%FT%T) ]]
+	mkdir "$M/queues/new" "$G"
+	text=$(cat "$M/queues/new/config/subscription")
+	[[ $text > $(date -u -d '-61 minutes' +%FT%T) && $text < $(date -u -d '-59 minutes' +%FT%T) ]]
+	stop
+	start
+	[[ $(cat "$Q/config/subscription") > $first ]]
+	is "$(cat "$M/queues/new/config/subscription")" "$text"
+	is "$(cat "$G/config/subscription")" "$first"
+}
+
 @test "a setting that is not understood is refused with file, line and what is allowed" {
 	local text
 	while IFS='|' read -r ini want; do
@@ -541,7 +582,13 @@ as_user() {
 		[[ $text == "queenfs: $INI:"$want ]] || { echo "$text" && return 1; }
 		[ ! -e "$S" ]
 	done <<-'END'
-		[defaults]\nfoo = 1\n|2: unknown key "foo" in *allowed are spread, batch*
+		[defaults]\nfoo = 1\n|2: unknown key "foo" in *allowed are framing, spread, batch*, snapshot_seconds
+		[defaults]\nfilter = 1\n|2: unknown key "filter" in [[]defaults]: only a group has it, *config/filter; allowed are *
+		[queue a]\nfilter = \n|2: unknown key "filter" in [[]queue a]: only a group has it, *
+		[defaults]\nframing = lines\n|2: framing cannot be "lines"; allowed is line or file
+		[queue a]\nmax_message_bytes = 1G\n|2: max_message_bytes cannot be "1G"; allowed is *256M
+		[defaults]\nsubscription = never\n|2: subscription cannot be "never"; allowed is all, new, or a time*
+		[defaults]\nretention_seconds = 1y\n|2: retention_seconds cannot be "1y"; allowed is *
 		[queue a]\nspread = 0\n|2: spread cannot be "0"; allowed is *
 		[queue a]\nlease_seconds = 5y\n|2: lease_seconds cannot be "5y"; allowed is *
 		[queue .a]\n|1: *not a name*

@@ -106,7 +106,7 @@ static inline int answer_wait(struct answer *answer)
 /* Messages of a text, one a line. */
 static inline struct messages lines(const char *text)
 {
-	struct messages messages = { .size = strlen(text) };
+	struct messages messages = { .size = strlen(text), .lines = true };
 
 	messages.data = malloc(messages.size + 1);
 	messages.ends = malloc((messages.size + 1) * sizeof(*messages.ends));
@@ -121,7 +121,7 @@ static inline struct messages lines(const char *text)
 /* One message: its number, then as many of the letter as it needs to be that long. */
 static inline struct messages long_line(unsigned number, char letter, size_t size)
 {
-	struct messages messages = { .size = size, .count = 1 };
+	struct messages messages = { .size = size, .count = 1, .lines = true };
 
 	messages.data = malloc(size + 1);
 	messages.ends = malloc(sizeof(*messages.ends));

@@ -1129,6 +1129,7 @@ static const struct {
 	const char *name, *preset;
 	bool of_group;
 } settings[SETTING_COUNT] = {
+	[SETTING_FRAMING] = { "framing", "line", false },
 	[SETTING_SPREAD] = { "spread", "1", false },
 	[SETTING_BATCH] = { "batch", "1", true },
 	[SETTING_PREFETCH] = { "prefetch", "0", true },
@@ -1136,6 +1137,15 @@ static const struct {
 	[SETTING_RETRY_LIMIT] = { "retry_limit", "3", true },
 	[SETTING_MAX_DELIVERIES] = { "max_deliveries", "0", true },
 	[SETTING_RETRY_DELAY_SECONDS] = { "retry_delay_seconds", "0", true },
+	[SETTING_DEDUP_SECONDS] = { "dedup_seconds", "3600", false },
+	[SETTING_RETENTION_SECONDS] = { "retention_seconds", "0", false },
+	[SETTING_COMPLETED_RETENTION_SECONDS] = { "completed_retention_seconds", "0",
+						  false },
+	[SETTING_RETENTION_BYTES] = { "retention_bytes", "0", false },
+	[SETTING_MAX_MESSAGE_BYTES] = { "max_message_bytes", "1048576", false },
+	[SETTING_SUBSCRIPTION] = { "subscription", "all", true },
+	[SETTING_SNAPSHOT_SECONDS] = { "snapshot_seconds", "604800", false },
+	[SETTING_FILTER] = { "filter", "", true },
 };
 
 static void test_settings(void **state)
@@ -1148,7 +1158,11 @@ static void test_settings(void **state)
 		assert_int_equal(setting, i);
 		assert_string_equal(setting_name(setting), settings[i].name);
 		assert_int_equal(setting_of_group(setting), settings[i].of_group);
-		assert_setting(test.queue, setting, settings[i].preset);
+		assert_int_equal(setting_of_queue(setting), i != SETTING_FILTER);
+		if (setting_of_queue(setting))
+			assert_setting(test.queue, setting, settings[i].preset);
+		if (!setting_of_group(setting))
+			continue;
 		assert_setting(test.group, setting, settings[i].preset);
 	}
 	assert_int_equal(setting_find("Batch", &setting), -ENOENT);
@@ -1220,6 +1234,43 @@ static void test_settings_parse(void **state)
 		{ SETTING_RETRY_DELAY_SECONDS, ":1", NULL },
 		{ SETTING_RETRY_DELAY_SECONDS, "1:2:3", NULL },
 		{ SETTING_RETRY_DELAY_SECONDS, "1: 2", NULL },
+		{ SETTING_FRAMING, "file", "file" },
+		{ SETTING_FRAMING, "LINE", "line" },
+		{ SETTING_FRAMING, "lines", NULL },
+		{ SETTING_FRAMING, "", NULL },
+		{ SETTING_DEDUP_SECONDS, "366d", "31622400" },
+		{ SETTING_DEDUP_SECONDS, "367d", NULL },
+		{ SETTING_RETENTION_SECONDS, "36525d", "3155760000" },
+		{ SETTING_RETENTION_SECONDS, "3155760001", NULL },
+		{ SETTING_COMPLETED_RETENTION_SECONDS, "1h", "3600" },
+		{ SETTING_SNAPSHOT_SECONDS, "0", "0" },
+		{ SETTING_SNAPSHOT_SECONDS, "36526d", NULL },
+		{ SETTING_RETENTION_BYTES, "0", "0" },
+		{ SETTING_RETENTION_BYTES, "64k", "65536" },
+		{ SETTING_RETENTION_BYTES, "2G", "2147483648" },
+		{ SETTING_RETENTION_BYTES, "8589934591G", "9223372035781033984" },
+		{ SETTING_RETENTION_BYTES, "8589934592G", NULL },
+		{ SETTING_RETENTION_BYTES, "1T", NULL },
+		{ SETTING_RETENTION_BYTES, "1KB", NULL },
+		{ SETTING_RETENTION_BYTES, "1s", NULL },
+		{ SETTING_MAX_MESSAGE_BYTES, "1", "1" },
+		{ SETTING_MAX_MESSAGE_BYTES, "0", NULL },
+		{ SETTING_MAX_MESSAGE_BYTES, "256M", "268435456" },
+		{ SETTING_MAX_MESSAGE_BYTES, "268435457", NULL },
+		{ SETTING_SUBSCRIPTION, "All", "all" },
+		{ SETTING_SUBSCRIPTION, "new", "new" },
+		{ SETTING_SUBSCRIPTION, "NOW", "new" },
+		{ SETTING_SUBSCRIPTION, "2026-07-29 14:00",
+		  "2026-07-29T14:00:00.000000Z" },
+		{ SETTING_SUBSCRIPTION, "@-1", "1969-12-31T23:59:59.000000Z" },
+		{ SETTING_SUBSCRIPTION, "0001-01-01", "0001-01-01T00:00:00.000000Z" },
+		{ SETTING_SUBSCRIPTION, "-9999999d", "0001-01-01T00:00:00.000000Z" },
+		{ SETTING_SUBSCRIPTION, "9999-12-31T23:59:59.999999",
+		  "9999-12-31T23:59:59.999999Z" },
+		{ SETTING_SUBSCRIPTION, "10000-01-01", NULL },
+		{ SETTING_SUBSCRIPTION, "", NULL },
+		{ SETTING_SUBSCRIPTION, "17", NULL },
+		{ SETTING_SUBSCRIPTION, "start", NULL },
 	};
 	char before[SETTING_TEXT_SIZE];
 	struct store_why why;
@@ -1227,6 +1278,7 @@ static void test_settings_parse(void **state)
 	(void)state;
 	for (size_t i = 0; i < COUNT(cases); i++) {
 		int expected = cases[i].shown ? 0 : -EINVAL, error;
+		struct item *again = test.queue;
 		store_setting(test.queue, cases[i].setting, before);
 		why.text[0] = '\0';
 		error = setting_check(cases[i].setting, cases[i].text, &why);
@@ -1244,8 +1296,10 @@ static void test_settings_parse(void **state)
 		if (expected)
 			continue;
 		/* what is shown can be written back, and means the same */
-		assert_int_equal(set(test.group, cases[i].setting, cases[i].shown), 0);
-		assert_setting(test.group, cases[i].setting, cases[i].shown);
+		if (setting_of_group(cases[i].setting))
+			again = test.group;
+		assert_int_equal(set(again, cases[i].setting, cases[i].shown), 0);
+		assert_setting(again, cases[i].setting, cases[i].shown);
 	}
 }
 
@@ -1289,6 +1343,77 @@ static void test_settings_last(void **state)
 	assert_int_equal(drop(test.queue), 0);
 	assert_setting(made(NULL, ITEM_QUEUE, "q"), SETTING_PREFETCH, "0");
 	assert_int_equal(set(test.queue, SETTING_PREFETCH, "1"), -ESTALE);
+	assert_int_equal(sql("SELECT count(*) FROM settings"), 0);
+}
+
+static void test_settings_subscription(void **state)
+{
+	struct item *time, *all, *own;
+
+	(void)state;
+	all = made(test.queue, ITEM_GROUP, "all");
+	assert_int_equal(set(test.queue, SETTING_SUBSCRIPTION, "@1"), 0);
+	time = made(test.queue, ITEM_GROUP, "time");
+	own = made(test.queue, ITEM_GROUP, "own");
+	assert_int_equal(set(own, SETTING_SUBSCRIPTION, "new"), 0);
+	assert_int_equal(set(test.queue, SETTING_SUBSCRIPTION, "new"), 0);
+	for (int round = 0; round < 2; round++) {
+		assert_setting(all, SETTING_SUBSCRIPTION, "all");
+		assert_setting(test.group, SETTING_SUBSCRIPTION, "all");
+		assert_setting(time, SETTING_SUBSCRIPTION, "1970-01-01T00:00:01.000000Z");
+		assert_setting(own, SETTING_SUBSCRIPTION, "new");
+		reopen();
+		all = found(test.queue, ITEM_GROUP, "all");
+		time = found(test.queue, ITEM_GROUP, "time");
+		own = found(test.queue, ITEM_GROUP, "own");
+	}
+	/* default is what a group would get that is made now, and stays its own */
+	assert_int_equal(set(time, SETTING_SUBSCRIPTION, "default"), 0);
+	assert_setting(time, SETTING_SUBSCRIPTION, "new");
+	assert_int_equal(set(test.queue, SETTING_SUBSCRIPTION, "default"), 0);
+	assert_int_equal(set(own, SETTING_SUBSCRIPTION, "default"), 0);
+	reopen();
+	assert_setting(found(test.queue, ITEM_GROUP, "time"), SETTING_SUBSCRIPTION,
+		       "new");
+	assert_setting(found(test.queue, ITEM_GROUP, "own"), SETTING_SUBSCRIPTION, "all");
+	assert_int_equal(sql("SELECT count(*) FROM settings"), 1);
+	assert_int_equal(drop(found(test.queue, ITEM_GROUP, "time")), 0);
+	assert_int_equal(sql("SELECT count(*) FROM settings"), 0);
+}
+
+static void test_settings_filter(void **state)
+{
+	char longest[SETTING_TEXT_SIZE + 1];
+
+	(void)state;
+	memset(longest, '7', sizeof(longest));
+	longest[SETTING_TEXT_SIZE] = '\0';
+	assert_int_equal(set(test.group, SETTING_FILTER, longest), -EINVAL);
+	assert_int_equal(set(test.group, SETTING_FILTER, "1\nOR 2"), -EINVAL);
+	assert_setting(test.group, SETTING_FILTER, "");
+	longest[SETTING_TEXT_SIZE - 1] = '\0';
+	for (int round = 0; round < 2; round++) {
+		assert_int_equal(set(test.group, SETTING_FILTER, longest), 0);
+		assert_setting(test.group, SETTING_FILTER, longest);
+		assert_int_equal(set(test.group, SETTING_FILTER, "data = 'x'"), 0);
+		reopen();
+		assert_setting(test.group, SETTING_FILTER, "data = 'x'");
+		assert_int_equal(
+			set(test.group, SETTING_FILTER, round == 0 ? "" : "default"), 0);
+		assert_setting(test.group, SETTING_FILTER, "");
+		reopen();
+		assert_setting(test.group, SETTING_FILTER, "");
+	}
+}
+
+static void test_settings_of_the_other(void **state)
+{
+	(void)state;
+	assert_int_equal(set(test.queue, SETTING_FILTER, "1"), -EINVAL);
+	assert_string_equal(refused_why, "a queue has no filter");
+	assert_int_equal(set(test.queue, SETTING_FILTER, "default"), -EINVAL);
+	assert_int_equal(set(test.group, SETTING_FRAMING, "file"), -EINVAL);
+	assert_string_equal(refused_why, "a group has no framing");
 	assert_int_equal(sql("SELECT count(*) FROM settings"), 0);
 }
 
@@ -1683,6 +1808,11 @@ int main(void)
 		     test_settings_parse),
 		TEST("settings last, groups override them, default returns to the queue",
 		     test_settings_last),
+		TEST("a group keeps the subscription that its queue had when it was made",
+		     test_settings_subscription),
+		TEST("a filter is one line of up to 2000 bytes", test_settings_filter),
+		TEST("a queue's setting is not a group's, nor a group's a queue's",
+		     test_settings_of_the_other),
 		TEST("defaults are for queues made from then on",
 		     test_settings_of_new_queues),
 		TEST("a changed setting counts from the next claim",

@@ -410,7 +410,7 @@ static void test_not_a_file(void **state)
 
 static void test_newer(void **state)
 {
-	static const unsigned char newer[] = { 0, 0, 0, 2 };
+	static const unsigned char newer[] = { 0, 0, 0, 100 };
 
 	(void)state;
 	assert_int_equal(push(test.partition, "a\n"), 0);
