@@ -21,6 +21,8 @@
 
 #include "store_int.h"
 
+#define CHORE_PAUSE 8 /* times what it took */
+
 /* What was consumed and not committed yet, as it stood when the batch began. */
 struct dirty_row {
 	struct cursor *cursor;
@@ -219,23 +221,6 @@ static void batch_answer(struct batch *batch)
 	free(batch->rows);
 }
 
-static void shrink_consider(struct store *store)
-{
-	sqlite3_stmt *stmt = conn_stmt(store->writer, STMT_FREE_PAGES);
-	int64_t pages, total;
-
-	if (conn_step(store->writer, stmt) != 1)
-		return;
-	pages = sqlite3_column_int64(stmt, 0);
-	total = sqlite3_column_int64(stmt, 1);
-	sqlite3_reset(stmt);
-	pthread_mutex_lock(&store->state);
-	store->shrinking = pages > 0 && (store->full || pages > total / 4);
-	if (store->shrinking)
-		pthread_cond_signal(&store->timer_wake);
-	pthread_mutex_unlock(&store->state);
-}
-
 /* What was committed stands; that it is on the disk cannot be promised. */
 static void fail_syncs(struct store *store, struct batch *batch)
 {
@@ -260,7 +245,7 @@ static void batch_run(struct store *store, struct batch *batch)
 		store->full = reserve_take(store) != 0;
 		if (store->full) {
 			batch_refuse_pushes(store, batch);
-			shrink_consider(store);
+			shrink_look(store);
 		}
 	}
 	error = batch_write(store, batch);
@@ -282,60 +267,29 @@ static void batch_run(struct store *store, struct batch *batch)
 	wait_run(store);
 	batch_answer(batch);
 	if (!error && store->batch_freed)
-		shrink_consider(store);
-	db_checkpoint(store, false);
+		shrink_look(store);
+	else
+		db_checkpoint(store, CHECKPOINT_IF_LARGE);
 }
 
 /* ---- the role ------------------------------------------------------------------------- */
 
-/* A little of the room that rm and retention left goes back to the disk. */
-static void shrink_step(struct store *store)
-{
-	set_synchronous(store, false);
-	conn_error_clear(store->writer);
-	/* On a full disk what the WAL takes for it must fit in what is left. */
-	conn_exec(store->writer, store->full ? "PRAGMA incremental_vacuum(4)"
-					     : "PRAGMA incremental_vacuum(256)");
-	if (store->writer->error == -ENOSPC && !store->full) {
-		reserve_free(store);
-		store->full = true;
-		return;
-	}
-	if (!store->writer->error)
-		shrink_consider(store);
-	if (store->writer->error || !store->shrinking) {
-		pthread_mutex_lock(&store->state);
-		store->shrinking = false;
-		pthread_mutex_unlock(&store->state);
-		db_checkpoint(store, true);
-		return;
-	}
-	db_checkpoint(store, store->full);
-}
-
-/* With the role: commits until nothing is left; in the background also shrinks. */
-static void role_run(struct store *store, bool background)
+/* With the role: commits until nothing is left. */
+static void role_run(struct store *store, bool timer)
 {
 	struct batch batch;
-	bool any;
 
 	for (;;) {
 		pthread_mutex_lock(&store->state);
-		if (background) /* the timer thread may be kept here for long */
+		if (timer) /* which may be kept here for long */
 			alarms_ring_locked(store);
-		any = batch_take_locked(store, &batch);
-		if (!any && !(background && store->shrinking)) {
+		if (!batch_take_locked(store, &batch)) {
 			store->committing = false;
-			if (store->shrinking)
-				pthread_cond_signal(&store->timer_wake);
 			pthread_mutex_unlock(&store->state);
 			return;
 		}
 		pthread_mutex_unlock(&store->state);
-		if (any)
-			batch_run(store, &batch);
-		else
-			shrink_step(store);
+		batch_run(store, &batch);
 	}
 }
 
@@ -404,15 +358,39 @@ void store_sync(struct store *store, store_done done, void *arg)
 
 /* ---- the timer thread ----------------------------------------------------------------- */
 
+/* What goes by itself, by jobs that nobody waits for: a little, then a pause for a multiple
+ * of the time that it took, so that those who do wait have the disk. */
+static bool chores_locked(const struct store *store)
+{
+	return !TAILQ_EMPTY(&store->sweeps) || store->shrinking;
+}
+
+static bool chore_step_locked(struct store *store)
+{
+	if (snapshots_step_locked(store) || dedup_step_locked(store))
+		return true;
+	if (!chores_locked(store) || monotonic_us() < store->chore_next_us)
+		return false;
+	/* Room that is about to be larger is not given back yet. */
+	return retain_step_locked(store) || shrink_step_locked(store);
+}
+
+void chore_done_locked(struct store *store, int64_t began_us)
+{
+	int64_t now = monotonic_us();
+
+	store->chore_next_us = now + CHORE_PAUSE * (now - began_us);
+	if (chores_locked(store))
+		timer_at_locked(store, store->chore_next_us);
+}
+
 /* When the timer thread has to look again; INT64_MAX: when it is told to. */
 static int64_t timer_next_locked(const struct store *store)
 {
 	int64_t at = alarm_next_locked(store);
 
-	if (retain_next_locked(store) < at)
-		at = retain_next_locked(store);
-	if (store->shrinking) /* somebody commits just now */
-		return monotonic_us() + CURSOR_DELAY_US;
+	if (chores_locked(store) && store->chore_next_us < at)
+		at = store->chore_next_us;
 	if (!TAILQ_EMPTY(&store->dirty) && store->dirty_due_us < at)
 		at = store->dirty_due_us;
 	return at;
@@ -436,15 +414,14 @@ static void *timer_main(void *arg)
 
 	pthread_mutex_lock(&store->state);
 	while (!store->stopping) {
-		bool due = store->shrinking || cursors_due_locked(store);
+		bool due = cursors_due_locked(store);
 		alarms_ring_locked(store);
 		if (due && !store->committing) {
 			store->committing = true;
 			pthread_mutex_unlock(&store->state);
 			role_run(store, true);
 			pthread_mutex_lock(&store->state);
-		} else if (retain_step_locked(store) || snapshots_step_locked(store) ||
-			   dedup_step_locked(store)) {
+		} else if (chore_step_locked(store)) {
 			continue;
 		} else if (!TAILQ_EMPTY(&store->woken)) {
 			pthread_mutex_unlock(&store->state);

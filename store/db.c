@@ -113,17 +113,18 @@ static int checkpoint_whole(struct store *store, int mode)
 	return error;
 }
 
-void db_checkpoint(struct store *store, bool anyway)
+void db_checkpoint(struct store *store, enum checkpoint when)
 {
 	int error, mode = SQLITE_CHECKPOINT_RESTART;
 
 	if (store->wal_bytes == 0 ||
-	    (!anyway && (store->wal_bytes < store->wal_limit_bytes ||
-			 store->wal_bytes < store->wal_retry_bytes)))
+	    (when == CHECKPOINT_IF_LARGE && (store->wal_bytes < store->wal_limit_bytes ||
+					     store->wal_bytes < store->wal_retry_bytes)))
 		return;
 	/* Writing over what is there costs half of what growing a file does, so the file is
 	 * cut only when it is far too large or its room is wanted. */
-	if (anyway || store->full || store->wal_bytes > 2 * store->wal_limit_bytes)
+	if (when == CHECKPOINT_CUT || store->full ||
+	    store->wal_bytes > 2 * store->wal_limit_bytes)
 		mode = SQLITE_CHECKPOINT_TRUNCATE;
 	conn_error_clear(store->writer);
 	error = checkpoint_whole(store, mode);

@@ -7,8 +7,7 @@
  * 2. A partition with a rule knows when its oldest segment is due: at a time (its alarm), when
  *    it has grown (a push), or when the slowest group has passed it (a cursor). Then it
  *    stands in store->sweeps, and the timer thread sweeps one after the other.
- * 3. A sweep is a small transaction that nobody waits for, and after it the timer thread
- *    pauses for a multiple of the time that it took: pushers keep the disk.
+ * 3. A sweep is a small transaction that nobody waits for.
  * 4. What a snapshot holds stays, whatever the rule (snapshot.c).
  */
 #include <stdlib.h>
@@ -19,7 +18,6 @@
 #define SECOND_US INT64_C(1000000)
 #define SWEEP_BYTES (4u << 20) /* of one transaction */
 #define SWEEP_SEGMENTS 1024
-#define SWEEP_PAUSE 8 /* times what the sweep took */
 
 /* ---- what may go --------------------------------------------------------------------------- */
 
@@ -288,10 +286,7 @@ static void cut_end_locked(struct store *store, struct cut_job *cut)
 	if (cut->rm)
 		return;
 	partition->sweep = SWEEP_NOT;
-	store->sweep_next_us =
-		monotonic_us() + SWEEP_PAUSE * (monotonic_us() - cut->began_us);
-	if (!TAILQ_EMPTY(&store->sweeps))
-		timer_at_locked(store, store->sweep_next_us);
+	chore_done_locked(store, cut->began_us);
 }
 
 static void cut_undo_locked(struct store *store, struct job *job)
@@ -378,22 +373,14 @@ bool retain_step_locked(struct store *store)
 
 	if (!partition)
 		return false;
-	if (monotonic_us() < store->sweep_next_us)
-		return false;
 	cut = cut_new(&partition->item, &sweep_type, nobody, NULL);
 	if (!cut)
 		return false;
 	TAILQ_REMOVE(&store->sweeps, partition, sweep_entry);
 	partition->sweep = SWEEP_NOW;
-	/* The next one when this is done. */
-	store->sweep_next_us = INT64_MAX;
+	store->chore_next_us = INT64_MAX; /* the next one when this is done */
 	pthread_mutex_unlock(&store->state);
 	commit_submit(store, &cut->job);
 	pthread_mutex_lock(&store->state);
 	return true;
-}
-
-int64_t retain_next_locked(const struct store *store)
-{
-	return TAILQ_EMPTY(&store->sweeps) ? INT64_MAX : store->sweep_next_us;
 }

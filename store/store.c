@@ -286,7 +286,7 @@ void store_close(struct store *store)
 		conn_close(conn);
 	}
 	if (store->writer && !store->writer->error)
-		db_checkpoint(store, true);
+		db_checkpoint(store, CHECKPOINT_CUT);
 	conn_close(store->writer);
 	while ((envelope = envelope_idle(store)))
 		envelope_close(envelope);

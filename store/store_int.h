@@ -143,8 +143,10 @@ int db_read_begin(struct store *store, struct conn **conn);
 void db_read_end(struct store *store, struct conn *conn);
 
 int db_sync_wal(struct store *store);
-/* The committing role: empties the WAL if it is past its limit; `anyway`: and cuts it. */
-void db_checkpoint(struct store *store, bool anyway);
+/* The committing role: empties the WAL, if it is past its limit or anyway; with CUT its file
+ * is cut. */
+enum checkpoint { CHECKPOINT_IF_LARGE, CHECKPOINT_NOW, CHECKPOINT_CUT };
+void db_checkpoint(struct store *store, enum checkpoint when);
 
 /* ---- schema.c: tables as text, version, migration --------------------------------- */
 
@@ -735,6 +737,8 @@ void nobody(void *arg, const struct store_result *result); /* a done of no one *
 void job_refuse(store_done done, void *arg, int error);
 extern const struct job_type sync_type;
 int timer_start(struct store *store);
+/* A sweep or a step of shrinking has ended. */
+void chore_done_locked(struct store *store, int64_t began_us);
 struct thread {
 	pthread_t id;
 	bool running;
@@ -805,7 +809,13 @@ void retain_forget_locked(struct partition *partition); /* it goes */
 void retain_ring_locked(struct store *store, struct alarm *alarm);
 /* The timer thread: sweeps a partition; `state` is given up meanwhile. */
 bool retain_step_locked(struct store *store);
-int64_t retain_next_locked(const struct store *store); /* when the next one may be */
+
+/* ---- shrink.c: room that rm and retention left goes back to the disk ------------------- */
+
+/* The committing role, after a batch: is there so much room that some is given back? */
+void shrink_look(struct store *store);
+/* The timer thread: gives some back; `state` is given up meanwhile. */
+bool shrink_step_locked(struct store *store);
 
 /* ---- subscription.c: where a group starts (section 6) -------------------------------- */
 
@@ -856,7 +866,7 @@ struct store {
 	TAILQ_HEAD(, snapshot) expired; /* to be dropped */
 	struct alarm seen_alarm;
 	bool seen_due;		  /* transactionIds are to be forgotten */
-	int64_t sweep_next_us;	  /* monotonic; INT64_MAX: one is under way */
+	int64_t chore_next_us;	  /* monotonic; INT64_MAX: one is under way */
 	struct reader_list woken; /* to be called by wait_run() */
 	struct settings defaults; /* of new queues */
 	bool shrinking;		  /* free pages wait to be given back */
