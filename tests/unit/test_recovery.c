@@ -419,6 +419,48 @@ static void test_newer(void **state)
 	refused_expect(-EMEDIUMTYPE, "newer");
 }
 
+/* What format 2 has added is taken away again. */
+static const char to_format_1[] =
+	"ALTER TABLE groups DROP COLUMN started;"
+	"ALTER TABLE groups ADD COLUMN start_us INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE cursors DROP COLUMN sought; ALTER TABLE letters DROP COLUMN meta;"
+	"ALTER TABLE segments DROP COLUMN meta; ALTER TABLE bodies DROP COLUMN meta;"
+	"DROP TABLE snapshots; DROP TABLE seen; PRAGMA user_version = 1;"
+	"PRAGMA wal_checkpoint(TRUNCATE)";
+
+static void test_older(void **state)
+{
+	sqlite3 *db;
+	struct reader *reader;
+
+	(void)state;
+	assert_int_equal(push(test.partition, "a\nb\n"), 0);
+	assert_int_equal(push_messages(test.partition, long_line(1, 'y', 5000)), 0);
+	reader = opened(test.group, test.partition);
+	assert_pop(reader, "a\n");
+	closed(reader);
+	store_stop();
+	assert_int_equal(sqlite3_open(test.path, &db), SQLITE_OK);
+	assert_int_equal(sqlite3_exec(db, to_format_1, NULL, NULL, NULL), SQLITE_OK);
+	assert_int_equal(sqlite3_close(db), SQLITE_OK);
+	for (int round = 0; round < 2; round++) {
+		assert_int_equal(store_start(), 0);
+		find_own();
+		assert_int_equal(sql("PRAGMA user_version"), 2);
+		assert_int_equal(committed(test.group, test.partition), round);
+		reader = opened(test.group, test.partition);
+		if (round == 0)
+			assert_pop(reader, "b\n");
+		else
+			assert_int_equal(strlen(drain(reader)), 5000 + 2);
+		closed(reader);
+		assert_int_equal(push(test.partition, "c\n"), 0);
+		store_stop();
+	}
+	assert_int_equal(store_start(), 0);
+	find_own();
+}
+
 static void test_wal_alone(void **state)
 {
 	char wal[256], copy[256];
@@ -476,6 +518,8 @@ int main(void)
 		TEST("what is not a file is refused and left untouched", test_not_a_file),
 		TEST("a store of a newer version is refused and left untouched",
 		     test_newer),
+		TEST("a store of format 1 is brought to format 2, with all it has",
+		     test_older),
 		TEST("a WAL that lost its store is refused and left untouched",
 		     test_wal_alone),
 		TEST("an empty file becomes a store", test_empty_file),
