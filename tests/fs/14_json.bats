@@ -229,7 +229,7 @@ refuses() {
 	start
 	queue
 	setting "$Q" max_message_bytes 10
-	is "$(sys write "$Q/push.json" '{"data":"0123456789","attributes":{"a":1}}')" ok
+	is "$(sys write "$Q/push.json" '{"data":"0123456789"}')" ok
 	is "$(sys write "$Q/push.json" '{"data":"\u0030\u0031\u0032\u0033456789"}')" ok
 	is "$(sys write "$Q/push.json" '{"data": [ 1, 2, 3, 45 ] }')" ok
 	is "$(sys write "$Q/push.json" $'{"data":1}\n{"data":"0123456789+"}\n')" EMSGSIZE
