@@ -437,7 +437,7 @@ peak_kib() { sed -n 's/^VmHWM:[^0-9]*\([0-9]*\) kB/\1/p' "/proc/$PID/status"; }
 	start
 	queue b
 	mkdir "$Q/groups/h"
-	setting "$G" filter "length(replace(replace(hex(data || data), '3', '33'), '0', '00')) > 0 and data = 'found'"
+	setting "$G" filter "data like '%0_0%1_2%3_4%5_x' or lower(data) like '%m%e%s%x%' or data = 'found'"
 	perl -e 'print map { sprintf "message %050d\n", $_ } 1 .. 100_000' >"$Q/push"
 	push "$Q" found
 	session "$Q" <<-'END'
