@@ -137,6 +137,23 @@ follower() {
 	END
 }
 
+@test "bash, which reads byte by byte, gets whole events and acks by reading on" {
+	start
+	queue
+	push "$Q" 1
+	local fd line
+	exec {fd}<"$G/follow.json"
+	read -r -u "$fd" line
+	is "$line" '{"event":"replayStart","count":1}'
+	read -r -u "$fd" line
+	is "$(fields data isReplay <<<"$line") $(cat "$PG/cursor")" '"1" true -1'
+	read -r -u "$fd" line
+	is "$line $(cat "$PG/cursor")" '{"event":"replayEnd","replayed":1} 0'
+	push "$Q" 2
+	read -r -u "$fd" line
+	is "$(fields data isReplay <<<"$line") $(cat "$PG/cursor")" '"2" false 0'
+}
+
 # ---- after a seek ---------------------------------------------------------------------------
 
 @test "a seek back while the reader waits begins a replay" {
@@ -355,6 +372,25 @@ follower() {
 	is "$(cat "$G/pop.json" | fields event from to data)" $'"gap" 3 4 -\n- - - "5"'
 	is "$(stat_of "$PG/stats" skipped)" 3
 	is "$(cat "$G/pop.json")" ''
+}
+
+@test "a gap at a read-write handle: its message is acked as any" {
+	start
+	queue
+	push "$Q" 0 1 2 3
+	pops "$G/pop" 0
+	rm "$(segment "$P" 0)" "$(segment "$P" 1)"
+	session "$G/pop.json" <<-'END'
+		pop = Handle(sys.argv[1], "rw")
+		is_(pop.told_all(), "gap=default/1-1 old:2")
+		pop.write("retry\n")
+		is_(pop.told_all(), "old:2")
+		pop.write("ack\n")
+		is_(pop.told_all(), "old:3")
+		pop.write("ack 3\n")
+		is_(pop.told_all(), "")
+	END
+	is "$(cat "$PG/cursor")" 3
 }
 
 @test "a plain reader that comes over a gap counts it, and nobody is told of it any more" {
