@@ -412,9 +412,19 @@ peak_kib() { sed -n 's/^VmHWM:[^0-9]*\([0-9]*\) kB/\1/p' "/proc/$PID/status"; }
 	start
 	queue
 	perl -e 'print "a" x 1_000_000, "\n"' >"$Q/push"
-	bounded "instr(data, substr(data, 1, 500000) || 'b') > 0" \
+	local text wildest i size
+	wildest=$(perl -e 'print "%_a" x 12, "b"')
+	for text in "instr(data, substr(data, 1, 500000) || 'b') > 0" "data like '$wildest'" \
 		"data like '%' || substr(data, 1, 40000) || 'b'" \
-		"data glob '*' || replace(substr(data, 1, 10000), 'a', '[a]') || 'b'"
+		"data glob '*$(perl -e 'print "[a]" x 300')b'"; do
+		i=$((i + 1))
+		group "f$i" "$text"
+		size=$(timeout 20 cat "$Q/groups/f$i/pop" | wc -c)
+		# true it is not: either it took too long, or it was answered
+		is "$size $(stat_of "$Q/groups/f$i/stats" filter_errors)" \
+			"$size $((size == 1000001))"
+		wait_until has "$P/groups/f$i/stats" '^lag 0$'
+	done
 	is "$(cat "$G/pop" | wc -c)" 1000001
 }
 
