@@ -541,8 +541,8 @@ refuses() {
 	start
 	queue p
 	push "$Q" 1
-	is "$(find "$Q" -type p -name '*.json' | wc -l)" 8
-	is "$(find "$Q" -type f -name '*.json' | wc -l)" 3
+	is "$(find "$Q" -type p -name '[pf]o*.json' | wc -l)" 8
+	is "$(find "$Q" -type f -name '[pf]o*.json' | wc -l)" 0
 	local file
 	for file in "$G/pop.json" "$G/follow.json" "$PG/pop.json" "$Q/follow.json"; do
 		is "$(sys open "$file" 'O_RDONLY|O_NOFOLLOW')" EPERM
