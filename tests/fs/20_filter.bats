@@ -204,6 +204,31 @@ refuses() {
 	is "$(cat "$PG/cursor")" 3
 }
 
+@test "leased readers of pop.json and follow.json: each message once, as its first attempt" {
+	start
+	queue
+	mkdir "$Q/groups/h"
+	setting "$Q" batch 2
+	setting "$G" filter "$EU"
+	setting "$Q/groups/h" filter "$EU"
+	regions us eu eu us eu
+	session "$Q/groups" <<-'END'
+		pop = Handle(sys.argv[1] + "/g/pop.json", "rw")
+		follow = Handle(sys.argv[1] + "/h/follow.json", "rw+")
+		def attempts(handle):
+		    got = []
+		    for i in range(4):
+		        try:
+		            while (line := handle.line()) is not None: got += [parse(line)]
+		        except OSError as e: assert e.errno in (errno.EBUSY, errno.EAGAIN), e
+		        handle.refused("ack\n")
+		    return [m["data"] + "=" + m["attempt"] for m in got if "data" in m]
+		is_(attempts(pop), ["eu1=1", "eu2=1", "eu4=1"])
+		is_(attempts(follow), ["eu1=1", "eu2=1", "eu4=1"])
+	END
+	is "$(cat "$PG/cursor") $(cat "$P/groups/h/cursor")" '4 4'
+}
+
 @test "follow.json and pop.json: only what passes; the count of a replay does not ask the filter" {
 	start
 	OUT=$BATS_TEST_TMPDIR/out
@@ -483,4 +508,29 @@ peak_kib() { sed -n 's/^VmHWM:[^0-9]*\([0-9]*\) kB/\1/p' "/proc/$PID/status"; }
 		for name, seconds in worst.items(): assert seconds < max(0.5, took / 2), name
 	END
 	is "$(cat "$PG/cursor")" 100000
+}
+
+@test "passing over large messages with filters that take their time blocks no push" {
+	start
+	queue b
+	local i slow="data like '%_b' or data like '%_c'"
+	for i in 1 2 3 4; do group "f$i" "$slow"; done
+	perl -e 'print "a" x 1_000_000, "\n" for 1 .. 24' >"$Q/push"
+	session "$Q" <<-'END'
+		import threading, time
+		queue, done, begin = sys.argv[1], [], time.monotonic()
+		def pass_over(i):
+		    with open(f"{queue}/partitions/default/groups/f{i}/pop", "rb", buffering=0) as f: is_(f.read(100), b"")
+		    done.append(time.monotonic() - begin)
+		for i in range(1, 5): threading.Thread(target=pass_over, args=(i,)).start()
+		worst = 0
+		while len(done) < 4:
+		    start = time.monotonic()
+		    with open(queue + "/partitions/b/push", "w") as f: f.write("m")
+		    worst = max(worst, time.monotonic() - start)
+		    time.sleep(0.001) # the two do not take all of the machine
+		each = max(done) / 24 # a message of each of the four
+		print(f"{each:.3f} s for a message of each, a push took up to {worst:.3f} s")
+		assert worst < 4 * each + 0.1
+	END
 }
