@@ -304,6 +304,120 @@ written() {
 	' "$ACKED" "${PAD:-3000}" "$@"
 }
 
+# ---- JSON -------------------------------------------------------------------------
+
+# push_json DIRECTORY LINE... - each line a write, hence a segment, of its own.
+push_json() {
+	local line
+	for line in "${@:2}"; do printf '%s\n' "$line" >"$1/push.json"; done
+}
+
+# verdicts FILE LINE... - what a push.json says of these lines, brought by one write: for
+# each `<offset>:<status>`, apart by blanks; or the errno of the write.
+verdicts() {
+	perl -MFcntl -MErrno -e '
+		my $text = join "", map { "$_\n" } @ARGV[1 .. $#ARGV];
+		sysopen(my $f, $ARGV[0], O_RDWR) or die "$ARGV[0]: $!\n";
+		my ($n, $all) = (syswrite($f, $text), "");
+		unless (defined $n) { ($n) = grep { $!{$_} } sort keys %!; print "$n\n"; exit }
+		$n == length $text or die "a short write\n";
+		while ($n = sysread($f, my $bytes, 4096)) { $all .= $bytes }
+		defined $n or die "verdicts: $!\n";
+		$all =~ s/\{"offset":(\d+),"status":"(\w+)"\}\n/$1:$2 /g;
+		print $all =~ s/ \z//r, "\n";
+	' "$@"
+}
+
+# session ARGUMENT... - runs the python on stdin, with a limit. Its prelude:
+#   parse(line)   the object, its numbers as they were written; show(value) is the inverse
+#   tell(line)    replayStart=3  replayEnd=3  gap=p/0-1, or a message: old:DATA if it is
+#                 replayed, else live:DATA
+#   Handle(path, how)   an open file; how: r, w or rw, + for O_NONBLOCK
+#     .read(size)       bytes; .write(text) one write; .refused(text) the name of its errno
+#     .line()           the next line; .told(count) as many lines, told, apart by blanks
+#     .told_all()       what there is until EOF or EAGAIN, told
+session() {
+	local program
+	program=$(cat)
+	timeout 60 python3 -c "$JSON_PRELUDE
+$program" "$@"
+}
+
+JSON_PRELUDE='
+import errno, json, os, sys
+
+class Digits(str): pass
+
+def no_number(text): raise ValueError(text)
+
+def parse(line):
+    return json.loads(line, parse_int=Digits, parse_float=Digits, parse_constant=no_number)
+
+def show(value):
+    if isinstance(value, Digits): return str(value)
+    if isinstance(value, list): return "[" + ",".join(map(show, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ",".join(show(k) + ":" + show(v) for k, v in value.items()) + "}"
+    return json.dumps(value, ensure_ascii=False)
+
+def tell(line):
+    m = parse(line)
+    if m.get("event") == "gap": return "gap={partition}/{from}-{to}".format_map(m)
+    if "event" in m: return "=".join(m.values())
+    return ("old:" if m["isReplay"] else "live:") + m["data"]
+
+class Handle:
+    def __init__(self, path, how="r"):
+        flags = {"r": os.O_RDONLY, "w": os.O_WRONLY, "rw": os.O_RDWR}[how.strip("+")]
+        self.fd = os.open(path, flags | (os.O_NONBLOCK if "+" in how else 0))
+        self.kept = b""
+    def read(self, size=1 << 16): return os.read(self.fd, size)
+    def write(self, text):
+        data = text.encode() if isinstance(text, str) else text
+        assert os.write(self.fd, data) == len(data), "a short write"
+    def refused(self, text):
+        try: self.write(text)
+        except OSError as e: return errno.errorcode[e.errno]
+        return "ok"
+    def line(self):
+        while b"\n" not in self.kept:
+            more = self.read()
+            if not more: return None
+            self.kept += more
+        line, self.kept = self.kept.split(b"\n", 1)
+        return line
+    def told(self, count): return " ".join(tell(self.line()) for _ in range(count))
+    def told_all(self):
+        words = []
+        try:
+            while (line := self.line()) is not None: words.append(tell(line))
+        except BlockingIOError: pass
+        return " ".join(words)
+    def close(self): os.close(self.fd)
+
+def is_(got, wanted):
+    if got != wanted: sys.exit(f"got:    {got!r}\nwanted: {wanted!r}")
+
+def out(text): sys.stdout.buffer.write(text.encode() + b"\n")
+'
+
+# fields KEY... - of each line of JSON on stdin the values of these keys as JSON, apart by
+# blanks; - for a key that is not there. Numbers stay as they are written.
+fields() {
+	python3 -c "$JSON_PRELUDE"'
+for line in sys.stdin.buffer:
+    m = parse(line)
+    out(" ".join(show(m[key]) if key in m else "-" for key in sys.argv[1:]))' "$@"
+}
+
+# story FILE - its lines told (see session), apart by blanks. told FILE TEXT - that is it:
+# a condition for wait_until.
+story() {
+	python3 -c "$JSON_PRELUDE"'
+out(" ".join(tell(line) for line in open(sys.argv[1], "rb") if line.endswith(b"\n")))' "$1"
+}
+told() { [ "$(story "$1")" = "$2" ]; }
+
 # ---- readers ----------------------------------------------------------------------
 
 # handle HOW FILE OP... - what each op comes to on one handle of one process, apart by
