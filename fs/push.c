@@ -369,12 +369,16 @@ static int lines_write_locked(struct push *push, struct call *call, const char *
 	struct tail *tail = tail_find_locked(push, owner, true);
 	size_t whole = whole_lines(data, size);
 	size_t line_max = push->json ? JSON_LINE_MAX(most) : most;
+	bool again;
 	int error;
 
-	if (refused_again_locked(push, data, size) ||
-	    too_long(tail ? tail->size : 0, data, size, line_max)) {
+	again = refused_again_locked(push, data, size);
+	if (again || too_long(tail ? tail->size : 0, data, size, line_max)) {
 		tail_free_locked(push, tail);
-		return refuse_too_long_locked(push, call, data, size, most);
+		error = refuse_too_long_locked(push, call, data, size, most);
+		if (again)
+			push->refused_size = 0; /* who comes back after that means it */
+		return error;
 	}
 	push->refused_size = 0;
 	if (whole == 0)

@@ -717,7 +717,6 @@ struct target {
 	size_t size, copied;
 	bool gave;	   /* a message, if only an empty one */
 	int64_t passed_us; /* since when it has been passing over messages, or 0 */
-	unsigned passed;
 };
 
 static size_t room(const struct target *target)
@@ -765,8 +764,6 @@ static void text_copy(struct reader *reader, struct target *target)
 /* Is it time to let others run? */
 static bool passed_enough(struct target *target)
 {
-	if (target->passed++ % 16 != 0)
-		return false;
 	if (target->passed_us == 0)
 		target->passed_us = monotonic_us();
 	return monotonic_us() - target->passed_us > PASS_US;
@@ -821,13 +818,16 @@ static int look(struct reader *reader, struct found *found, struct target *targe
 {
 	struct store *store = reader->store;
 	bool lines = queue_lines_locked(reader->group->parent);
+	/* What is only asked for before it is recorded is looked at once more. */
+	bool print = reader->json &&
+		     (!(reader->flags & READER_LEASED) || found->span->recorded);
 	int wanted = 1, stop = 0;
 
 	pthread_mutex_unlock(&store->state);
 	segment_view(found->segment, found->offset, lines, &found->message);
 	if (reader->filter)
 		wanted = filter_test(reader->filter, &found->message);
-	if (wanted != 0 && reader->json)
+	if (wanted != 0 && print)
 		stop = envelope_print(&found->message, &reader->text);
 	pthread_mutex_lock(&store->state);
 	if (stop || !found_still_locked(reader, found)) {
