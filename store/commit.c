@@ -31,6 +31,7 @@ struct dirty_row {
 
 struct batch {
 	struct job *jobs;
+	bool fold; /* the tail is due */
 	struct dirty_row *rows;
 	size_t row_count;
 	struct segment_list made;
@@ -91,7 +92,8 @@ static bool batch_take_locked(struct store *store, struct batch *batch)
 	take_jobs_locked(store, batch);
 	if (cursors_due_locked(store))
 		take_cursors_locked(store, batch);
-	return batch->jobs || batch->row_count > 0;
+	batch->fold = tail_due_locked(store);
+	return batch->jobs || batch->row_count > 0 || batch->fold;
 }
 
 static void set_synchronous(struct store *store, bool full)
@@ -125,20 +127,27 @@ static bool anybody_waits(const struct batch *batch)
 	return false;
 }
 
-/* One transaction, up to and with its COMMIT: 0, or -errno and nothing is written. */
-static int batch_write(struct store *store, struct batch *batch)
+/* Nothing but plain pushes, which need no transaction with durability os? */
+static bool batch_for_tail(struct store *store, struct batch *batch)
+{
+	size_t sum = 0;
+
+	if (!store->tail || store->full || batch->fold || batch->row_count > 0)
+		return false;
+	batch_each(batch, job) if (!push_for_tail(store, job, &sum)) return false;
+	return true;
+}
+
+/* The jobs of the batch, and the segments that they make. */
+static void batch_apply(struct store *store, struct batch *batch)
 {
 	struct conn *writer = store->writer;
 	int error;
 
-	conn_error_clear(writer);
-	set_synchronous(store, store->disk && anybody_waits(batch));
 	store->batch_partitions = NULL;
 	store->batch_partitions_end = &store->batch_partitions;
 	store->batch_freed = false;
 	store->commit_us = store->newest_us;
-	conn_run(writer, conn_stmt(writer, STMT_BEGIN));
-	write_cursors(store, batch);
 	batch_each(batch, job)
 	{
 		if (writer->error)
@@ -151,11 +160,32 @@ static int batch_write(struct store *store, struct batch *batch)
 	}
 	if (!writer->error)
 		push_write_segments(store, &batch->made);
+}
+
+/* One transaction, up to and with its COMMIT: 0, or -errno and nothing is written. */
+static int batch_write(struct store *store, struct batch *batch)
+{
+	struct conn *writer = store->writer;
+	int error;
+
+	conn_error_clear(writer);
+	store->to_tail = batch_for_tail(store, batch);
+	if (store->to_tail) {
+		batch_apply(store, batch);
+		return writer->error;
+	}
+	set_synchronous(store, store->disk && anybody_waits(batch));
+	conn_run(writer, conn_stmt(writer, STMT_BEGIN));
+	tail_fold(store);
+	write_cursors(store, batch);
+	batch_apply(store, batch);
 	if (!writer->error)
 		conn_run(writer, conn_stmt(writer, STMT_COMMIT));
 	error = writer->error;
 	if (error && !sqlite3_get_autocommit(writer->db))
 		conn_run(writer, conn_stmt(writer, STMT_ROLLBACK));
+	if (!error)
+		tail_folded(store);
 	return error;
 }
 
@@ -389,6 +419,8 @@ static int64_t timer_next_locked(const struct store *store)
 {
 	int64_t at = alarm_next_locked(store);
 
+	if (tail_next_locked(store) < at)
+		at = tail_next_locked(store);
 	if (chores_locked(store) && store->chore_next_us < at)
 		at = store->chore_next_us;
 	if (!TAILQ_EMPTY(&store->dirty) && store->dirty_due_us < at)
@@ -414,7 +446,7 @@ static void *timer_main(void *arg)
 
 	pthread_mutex_lock(&store->state);
 	while (!store->stopping) {
-		bool due = cursors_due_locked(store);
+		bool due = cursors_due_locked(store) || tail_due_locked(store);
 		alarms_ring_locked(store);
 		if (due && !store->committing) {
 			store->committing = true;
@@ -474,6 +506,7 @@ void store_settle(struct store *store)
 	thread_join(&store->passer);
 	pthread_mutex_lock(&store->state);
 	store->dirty_due_us = 0;
+	tail_hasten_locked(store);
 	store->committing = true; /* nobody else is left */
 	pthread_mutex_unlock(&store->state);
 	role_run(store, false);

@@ -29,7 +29,8 @@ int letter_write(struct store *store, const struct cursor *cursor, int64_t offse
 	segment = cache_find_locked(store, partition, offset, cursor->hint);
 	pthread_mutex_unlock(&store->state);
 	if (!segment) {
-		got = segment_load(store, partition, offset, &segment);
+		/* By the writing connection, which sees what this transaction has. */
+		got = segment_load_from(store, writer, partition, offset, &segment);
 		if (got == -ENOENT)
 			return 0; /* rm was quicker: there is nothing to keep */
 		if (got)

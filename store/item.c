@@ -70,6 +70,8 @@ struct item *item_new(struct store *store, struct item *parent, enum item_kind k
 	}
 	if (kind == ITEM_PARTITION)
 		partition_of(item)->alarm.ring_locked = retain_ring_locked;
+	if (kind == ITEM_PARTITION)
+		partition_of(item)->tail_base = INT64_MAX;
 	if (kind == ITEM_GROUP)
 		group_init(group_of(item));
 	return item;

@@ -15,7 +15,7 @@
 
 /* ---- the segments of a batch ---------------------------------------------------------- */
 
-static void segment_write(struct store *store, const struct segment *segment)
+void segment_write(struct store *store, const struct segment *segment)
 {
 	const struct segment_info *info = &segment->info;
 	size_t count = (size_t)(info->end_offset - info->base_offset) + 1;
@@ -85,7 +85,8 @@ static void partition_write(struct store *store, struct partition *partition,
 			conn_fail(store->writer, SQLITE_NOMEM);
 			return;
 		}
-		segment_write(store, segment);
+		if (!store->to_tail)
+			segment_write(store, segment);
 		TAILQ_INSERT_TAIL(made, segment, lru);
 		store->commit_us = info.created_us;
 		partition->batch_created_us = info.created_us;
@@ -105,6 +106,8 @@ void push_write_segments(struct store *store, struct segment_list *made)
 		p->batch_end_position = p->end_position;
 		partition_write(store, p, made);
 	}
+	if (store->to_tail && !store->writer->error)
+		tail_write(store, made);
 }
 
 void push_publish_segments_locked(struct store *store, struct segment_list *made)
@@ -125,11 +128,16 @@ void push_publish_segments_locked(struct store *store, struct segment_list *made
 		partition_wake_locked(p);
 		retain_grown_locked(p);
 	}
-	while ((segment = TAILQ_FIRST(made))) {
-		TAILQ_REMOVE(made, segment, lru);
-		cache_add_locked(store, segment);
-		segment_put_locked(segment);
-	}
+	/* The segments of a partition stand together, in the order of partitions. */
+	for (struct partition *p = store->batch_partitions; p; p = p->batch_next)
+		while ((segment = TAILQ_FIRST(made)) &&
+		       segment->partition == p->item.id) {
+			TAILQ_REMOVE(made, segment, lru);
+			if (store->to_tail)
+				tail_publish_locked(store, p, segment);
+			cache_add_locked(store, segment);
+			segment_put_locked(segment);
+		}
 	store->newest_us = store->commit_us;
 	dedup_due_locked(store);
 }
@@ -255,6 +263,21 @@ static const struct job_type push_type = {
 	.undo_locked = push_undo_locked,
 	.free = push_free,
 };
+
+bool push_for_tail(struct store *store, struct job *job, size_t *sum)
+{
+	struct push_job *push = container_of(job, struct push_job, job);
+
+	if (job->type != &push_type || push->letter_group)
+		return false;
+	for (unsigned i = 0; i < push->part_count; i++) {
+		const struct push_part *part = &push->parts[i];
+		if (part->partition->item.state != ITEM_LIVE || part->messages.meta ||
+		    !tail_fits(store, &part->messages, sum))
+			return false;
+	}
+	return true;
+}
 
 struct push_job *push_new(unsigned parts, store_done done, void *arg)
 {

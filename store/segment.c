@@ -188,7 +188,7 @@ struct segment *cache_find_locked(struct store *store, struct partition *partiti
 	if (!contains(segment, offset))
 		segment = cached_locked(store, id, offset);
 	if (!contains(segment, offset))
-		return NULL;
+		return tail_find_locked(store, partition, TAIL_OFFSET, offset);
 	segment->refs++;
 	TAILQ_REMOVE(&store->cache.lru, segment, lru);
 	TAILQ_INSERT_TAIL(&store->cache.lru, segment, lru);
@@ -281,17 +281,14 @@ static int segment_row(struct conn *conn, sqlite3_stmt *stmt, uint64_t partition
 	return *out ? 0 : -ENOMEM;
 }
 
-int segment_load(struct store *store, struct partition *partition, int64_t offset,
-		 struct segment **out)
+int segment_load_from(struct store *store, struct conn *conn, struct partition *partition,
+		      int64_t offset, struct segment **out)
 {
 	struct segment *first = NULL, *segment;
-	struct conn *conn;
 	sqlite3_stmt *stmt;
 	size_t bytes = 0;
-	int got, error = db_read_begin(store, &conn);
+	int got, error = 0;
 
-	if (error)
-		return error;
 	stmt = conn_stmt(conn, STMT_SEGMENT_RUN);
 	bind_int(stmt, 1, (int64_t)partition->item.id);
 	bind_int(stmt, 2, offset);
@@ -311,7 +308,6 @@ int segment_load(struct store *store, struct partition *partition, int64_t offse
 		pthread_mutex_unlock(&store->state);
 	}
 	sqlite3_reset(stmt);
-	db_read_end(store, conn);
 	if (first && !contains(first, offset)) {
 		segment_put(store, first);
 		first = NULL;
@@ -320,6 +316,19 @@ int segment_load(struct store *store, struct partition *partition, int64_t offse
 		return error ? error : -ENOENT;
 	*out = first;
 	return 0;
+}
+
+int segment_load(struct store *store, struct partition *partition, int64_t offset,
+		 struct segment **out)
+{
+	struct conn *conn;
+	int error = db_read_begin(store, &conn);
+
+	if (error)
+		return error;
+	error = segment_load_from(store, conn, partition, offset, out);
+	db_read_end(store, conn);
+	return error;
 }
 
 /* ---- search --------------------------------------------------------------------------- */
@@ -376,15 +385,30 @@ static int lookup(struct item *item, enum stmt which, int64_t offset,
 	struct store *store = item->store;
 	struct partition_info now;
 	struct segment_info found = { 0 };
+	struct segment *segment;
 	struct conn *conn;
-	int got, error = db_read_begin(store, &conn);
+	int got, error;
 
+	pthread_mutex_lock(&store->state);
+	segment = tail_find_locked(store, partition_of(item),
+				   which == STMT_SEGMENT_AT ? TAIL_OFFSET : TAIL_NEXT,
+				   offset);
+	if (segment)
+		found = segment->info;
+	segment_put_locked(segment);
+	pthread_mutex_unlock(&store->state);
+	if (segment && which == STMT_SEGMENT_AT) {
+		*info = found;
+		return 0;
+	}
+	error = db_read_begin(store, &conn);
 	if (error)
 		return error;
 	got = segment_at(conn, which, item->id, offset, &found);
 	db_read_end(store, conn);
 	if (got < 0)
 		return got;
+	got = got || segment; /* what SQLite has is older than what the tail had */
 	/* What a commit under way has written is not there yet, nor what one has removed. */
 	store_partition_info(item, &now);
 	if (got == 0 || found.base_offset > now.last_offset ||
@@ -427,6 +451,7 @@ static int segment_of_position(struct store *store, struct partition *partition,
 	struct segment *segment;
 	struct segment_info info = { 0 };
 	struct conn *conn;
+	int64_t last = now->last_offset; /* that SQLite has */
 	int got;
 
 	pthread_mutex_lock(&store->state);
@@ -438,7 +463,10 @@ static int segment_of_position(struct store *store, struct partition *partition,
 	    position < segment->info.position + segment->info.size)
 		segment->refs++;
 	else
-		segment = NULL;
+		segment = tail_find_locked(store, partition, TAIL_POSITION,
+					   (int64_t)position);
+	if (partition->tail_base != INT64_MAX && partition->tail_base <= last)
+		last = partition->tail_base - 1;
 	pthread_mutex_unlock(&store->state);
 	if (segment) {
 		*out = segment;
@@ -447,8 +475,8 @@ static int segment_of_position(struct store *store, struct partition *partition,
 	got = db_read_begin(store, &conn);
 	if (got)
 		return got;
-	got = segment_search(conn, partition->item.id, now->first_offset,
-			     now->last_offset, BY_POSITION, (int64_t)position, &info);
+	got = segment_search(conn, partition->item.id, now->first_offset, last,
+			     BY_POSITION, (int64_t)position, &info);
 	db_read_end(store, conn);
 	if (got <= 0 || info.position > position) /* one that follows: it has just gone */
 		return got < 0 ? got : -ENOENT;

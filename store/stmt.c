@@ -35,6 +35,10 @@ static const char *const texts[STMT_COUNT] = {
 	[STMT_PARTITION_ACCESS] = "UPDATE partitions SET access = ?2 WHERE id = ?1",
 	[STMT_PARTITION_NEXT] = "UPDATE partitions SET next_offset = ?2, next_position = "
 				"?3, modified_us = ?4 WHERE id = ?1",
+	/* The offset that its next message gets. */
+	[STMT_PARTITION_END] = "SELECT max(next_offset, 1 + coalesce((SELECT last FROM "
+			       "segments WHERE partition = ?1 ORDER BY base DESC LIMIT "
+			       "1), -1)) FROM partitions WHERE id = ?1",
 	[STMT_PARTITION_CURSORS_DELETE] = "DELETE FROM cursors WHERE partition = ?1 "
 					  "AND \"group\" = ?2",
 
@@ -169,6 +173,15 @@ int conn_fail(struct conn *conn, int code)
 			sqlite3_errmsg(conn->db));
 	}
 	return error;
+}
+
+int conn_fail_errno(struct conn *conn, int number)
+{
+	if (!conn->error) {
+		conn->error = number == EDQUOT ? -ENOSPC : -number;
+		why_set(&conn->why, 0, "the store's tail: %s", strerror(number));
+	}
+	return conn->error;
 }
 
 void conn_error_clear(struct conn *conn)

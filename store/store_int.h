@@ -57,6 +57,7 @@ enum stmt {
 	STMT_PARTITION_DELETE,
 	STMT_PARTITION_ACCESS,
 	STMT_PARTITION_NEXT,
+	STMT_PARTITION_END,
 	STMT_PARTITION_CURSORS_DELETE,
 	STMT_GROUP_ALL,
 	STMT_GROUP_INSERT,
@@ -130,7 +131,8 @@ int conn_exec(struct conn *conn, const char *sql);
 /* Copies part of a blob: how much, 0 past its end. */
 ssize_t row_slice(sqlite3_stmt *row, int column, uint64_t position, char *buffer,
 		  size_t size);
-int conn_fail(struct conn *conn, int sqlite_code); /* notes and returns -errno */
+int conn_fail(struct conn *conn, int sqlite_code);  /* notes and returns -errno */
+int conn_fail_errno(struct conn *conn, int number); /* the same for a system call */
 void conn_error_clear(struct conn *conn);
 
 /* ---- db.c: connections, the store's lock, pragmas, checkpoints -------------------- */
@@ -292,6 +294,8 @@ struct partition {
 	int64_t first, last;
 	uint64_t first_position, end_position;
 	int64_t modified_us, made_us;
+	int64_t tail_base; /* from here on segments are in the tail; INT64_MAX: none is */
+	uint64_t tail_position;
 	int64_t oldest_end, oldest_us; /* the oldest segment's last offset and time */
 	/* Retention: when the oldest segment is due; or it is due, or being removed; or it
 	 * waits for the slowest group. */
@@ -551,6 +555,8 @@ struct segment *cache_find_locked(struct store *store, struct partition *partiti
 				  int64_t offset, int64_t hint);
 /* The segment with this offset from the store, with a reference; caches it and some that
  * follow. ENOENT, EIO, ENOMEM. */
+int segment_load_from(struct store *store, struct conn *conn, struct partition *partition,
+		      int64_t offset, struct segment **segment);
 int segment_load(struct store *store, struct partition *partition, int64_t offset,
 		 struct segment **segment);
 /* A segment that should be there is not: waits for a removal under way; 0, the oldest has
@@ -783,6 +789,11 @@ void push_letter(struct item *group, uint64_t letter, struct item *partition,
 /* The committing role: writes the segments of this batch; then exactly one of the others. */
 void push_write_segments(struct store *store, struct segment_list *made);
 void push_publish_segments_locked(struct store *store, struct segment_list *made);
+/* A plain push to partitions that exist, and there is room for it in the tail? Adds its bytes
+ * to *sum. */
+bool push_for_tail(struct store *store, struct job *job, size_t *sum);
+/* In a transaction. */
+void segment_write(struct store *store, const struct segment *segment);
 void push_forget_segments(struct store *store, struct segment_list *made);
 
 /* ---- snapshot.c ---------------------------------------------------------------------- */
@@ -798,6 +809,29 @@ int snapshot_load(struct store *store, sqlite3_stmt *row);
 void snapshots_forget_locked(struct item *queue); /* it goes, and they with it */
 /* The timer thread: drops one that has expired; `state` is given up meanwhile. */
 bool snapshots_step_locked(struct store *store);
+
+/* ---- tail.c: with durability os, pushes that SQLite does not have yet ------------------ */
+
+struct tail;
+int tail_open(struct store *store,
+	      struct store_why *why); /* brings what is left of it in */
+void tail_close(struct store *store);
+/* Does a push with these fit, after those of *sum bytes? Adds to *sum. */
+bool tail_fits(struct store *store, const struct messages *messages, size_t *sum);
+int tail_write(struct store *store, const struct segment_list *made);
+void tail_publish_locked(struct store *store, struct partition *partition,
+			 struct segment *segment);
+/* In a transaction, first: SQLite gets it; and when that was committed. */
+void tail_fold(struct store *store);
+void tail_folded(struct store *store);
+bool tail_due_locked(const struct store *store);
+void tail_hasten_locked(struct store *store);	     /* it is due now */
+int64_t tail_next_locked(const struct store *store); /* when it will be, or INT64_MAX */
+enum tail_key { TAIL_OFFSET, TAIL_NEXT, TAIL_POSITION };
+/* The segment with an offset, the first from an offset on, the one with a byte position; with
+ * a reference, or NULL: then SQLite has it. */
+struct segment *tail_find_locked(struct store *store, const struct partition *partition,
+				 enum tail_key key, int64_t value);
 
 /* ---- retain.c -------------------------------------------------------------------------- */
 
@@ -882,6 +916,8 @@ struct store {
 
 	/* the committing role's */
 	struct conn *writer;
+	struct tail *tail;     /* NULL with durability disk */
+	bool to_tail;	       /* this batch goes there */
 	bool synchronous_full; /* what the writer's pragma is set to */
 	uint64_t wal_bytes;
 	uint64_t wal_retry_bytes; /* somebody else reads: try again at this size */

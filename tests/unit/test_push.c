@@ -60,9 +60,12 @@ static void log_expect(struct item *partition)
 static void test_fusion(void **state)
 {
 	struct segment_info segments[4];
-	unsigned before = transactions();
+	unsigned before;
 
 	(void)state;
+	test.options.disk = true;
+	reopen();
+	before = transactions();
 	hold_begin();
 	assert_int_equal(in_threads(push_to_p, THREADS), 0);
 	assert_int_equal(info_of(test.partition).last_offset, -1);
@@ -189,6 +192,8 @@ static void test_outside_lock(void **state)
 	void *failed;
 
 	(void)state;
+	test.options.disk = true;
+	reopen();
 	sem_init(&returned, 0, 0);
 	assert_int_equal(sqlite3_open(test.path, &db), SQLITE_OK);
 	assert_int_equal(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), 0);
