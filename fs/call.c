@@ -91,7 +91,7 @@ static bool in_group(fuse_req_t req, gid_t gid)
 	return false;
 }
 
-bool call_may_read(const struct call *call, struct item *item, unsigned dir)
+bool call_may(const struct call *call, struct item *item, unsigned dir, mode_t bits)
 {
 	uid_t uid = fuse_req_ctx(call->req)->uid;
 	struct access access;
@@ -99,7 +99,7 @@ bool call_may_read(const struct call *call, struct item *item, unsigned dir)
 
 	store_access(call->mount->store, item, dir, &access);
 	shift = uid == access.uid ? 6 : in_group(call->req, access.gid) ? 3 : 0;
-	return uid == 0 || (access.mode >> shift & 5) == 5;
+	return uid == 0 || (access.mode >> shift & bits) == bits;
 }
 
 void call_error(struct call *call, int error)

@@ -305,8 +305,8 @@ struct call *call_new(fuse_req_t req, struct node *node, const char *name,
 /* A store_done whose arg is the call. */
 void call_finish(void *call, const struct store_result *result);
 void call_error(struct call *call, int error); /* -errno, or 0; call->why says more */
-/* Has the caller r and x of a directory of an item? */
-bool call_may_read(const struct call *call, struct item *item, unsigned dir);
+/* Has the caller these bits (of 7, rwx) of a directory of an item? */
+bool call_may(const struct call *call, struct item *item, unsigned dir, mode_t bits);
 /* Answers with 0 for call_new's success. */
 void call_success_plain(struct call *call, const struct store_result *result);
 /* Refuses a request that has no call. */

@@ -45,6 +45,8 @@ static void after_locked(struct lease_job *job, const struct cursor *cursor)
 	struct cursor_state *state = &job->state;
 	int64_t limit = setting_locked(cursor->group, SETTING_RETRY_LIMIT)->least;
 
+	bool gone = cursor->partition->first > job->head; /* rm was quicker */
+
 	*state = cursor->applied ? *cursor->applied : cursor_state_locked(cursor);
 	job->letter = false;
 	switch (job->verb) {
@@ -63,14 +65,14 @@ static void after_locked(struct lease_job *job, const struct cursor *cursor)
 			state->delivered = state->committed;
 		break;
 	case LEASE_FAIL:
-		if (state->committed >= job->head)
-			break; /* rm was quicker */
+		if (state->committed >= job->head || gone)
+			break;
 		state->failures++;
 		job->letter = state->failures > limit;
 		break;
 	case LEASE_DLQ:
 	case LEASE_DEAD:
-		job->letter = state->committed < job->head;
+		job->letter = state->committed < job->head && !gone;
 		break;
 	}
 }

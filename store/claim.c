@@ -255,10 +255,14 @@ static int replay_end_locked(struct reader *reader)
 		       : 0;
 }
 
+/* A seek that ends a replay begins another if it leaves something to replay. */
 static bool marks_due_locked(const struct reader *reader)
 {
-	return reader->json &&
-	       (!reader->marked || seeks_locked(reader)->back != reader->seeks.back);
+	const struct seeks *seeks = seeks_locked(reader);
+
+	return reader->json && (!reader->marked || seeks->back != reader->seeks.back ||
+				(reader->replaying && seeks->all != reader->seeks.all &&
+				 replay_left_locked(reader)));
 }
 
 static bool replay_ended_locked(const struct reader *reader)
@@ -270,12 +274,13 @@ static bool replay_ended_locked(const struct reader *reader)
 /* Between messages: a replay begins and ends where it has to. */
 static int replay_locked(struct reader *reader)
 {
+	bool due = marks_due_locked(reader);
 	uint64_t count;
 	int error = 0;
 
 	if (replay_ended_locked(reader))
 		error = replay_end_locked(reader);
-	if (!error && marks_due_locked(reader)) {
+	if (!error && due) {
 		error = marks_set_locked(reader, &count);
 		if (!error && (reader->flags & READER_FOLLOW))
 			error = event_locked(
@@ -304,18 +309,27 @@ static int gap_event_locked(struct reader *reader, const struct partition *parti
 	return error;
 }
 
-/* If retention or rm has passed `next`, which this group has not read, says so. */
+/* Retention or rm may have passed this cursor. From `next` on the group has not been given
+ * anything: what of that is gone it never will be, and that is said. */
 static int gap_locked(struct reader *reader, struct cursor *cursor, int64_t next)
 {
+	const struct partition *partition = cursor->partition;
 	struct cursor_state state = cursor_state_locked(cursor);
-	struct partition *partition = cursor->partition;
 	int error = 0;
 
+	if (state.committed >= partition->first - 1)
+		return 0;
 	if (next < partition->first) {
 		cursor->skipped_count += (uint64_t)(partition->first - next);
 		if (reader->json)
 			error = gap_event_locked(reader, partition, next);
 	}
+	state.committed = partition->first - 1;
+	/* The message that they counted is gone. */
+	state.attempts = state.committed < state.delivered;
+	state.failures = 0;
+	if (state.delivered < state.committed)
+		state.delivered = state.committed;
 	cursor_set_locked(cursor, &state);
 	return error;
 }
@@ -334,11 +348,13 @@ static struct span *claim_locked(struct reader *reader, struct cursor *cursor)
 {
 	struct span *span = calloc(1, sizeof(*span));
 	int64_t lease = setting(reader, SETTING_LEASE_SECONDS), batch;
-	int64_t last = cursor->partition->last;
+	int64_t last = cursor->partition->last, next;
 
 	if (!span)
 		return NULL;
-	if (gap_locked(reader, cursor, cursor->committed + 1)) {
+	next = cursor->delivered > cursor->committed ? cursor->delivered
+						     : cursor->committed;
+	if (gap_locked(reader, cursor, next + 1)) {
 		free(span);
 		return NULL;
 	}

@@ -110,17 +110,9 @@ void cursor_dirty_locked(struct cursor *cursor)
 
 struct cursor_state cursor_state_locked(const struct cursor *cursor)
 {
-	int64_t committed = cursor_committed_locked(cursor);
-	struct cursor_state state = { committed, cursor->delivered, cursor->attempts,
-				      cursor->failures, cursor->sought };
-
-	if (committed > cursor->committed) { /* rm has passed the message they counted */
-		state.attempts = committed < cursor->delivered;
-		state.failures = 0;
-	}
-	if (state.delivered < committed)
-		state.delivered = committed;
-	return state;
+	return (struct cursor_state){ cursor->committed, cursor->delivered,
+				      cursor->attempts, cursor->failures,
+				      cursor->sought };
 }
 
 void cursor_pass(struct cursor_state *state, int64_t offset)
@@ -161,12 +153,21 @@ int cursor_write(struct store *store, const struct cursor *cursor,
 	return conn_run(store->writer, stmt);
 }
 
+bool cursor_moves_back_locked(const struct cursor *cursor, int64_t committed)
+{
+	int64_t given = cursor->delivered > cursor->committed ? cursor->delivered
+							      : cursor->committed;
+
+	/* What retention has removed cannot be gone back to. */
+	return committed < given && given >= cursor->partition->first;
+}
+
 void cursor_move_locked(struct cursor *cursor, int64_t committed, bool sought)
 {
 	struct store *store = cursor->group->item.store;
 
 	cursor->seeks.all++;
-	cursor->seeks.back += committed < cursor_committed_locked(cursor);
+	cursor->seeks.back += cursor_moves_back_locked(cursor, committed);
 	cursor_set_locked(cursor, &(struct cursor_state){ .committed = committed,
 							  .delivered = committed,
 							  .sought = sought });

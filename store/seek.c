@@ -311,7 +311,7 @@ static void seek_publish_locked(struct store *store, struct job *base)
 	(void)store;
 	for (size_t i = 0; i < job->count; i++) {
 		const struct move *move = &job->moves[i];
-		back |= move->committed < cursor_committed_locked(move->cursor);
+		back |= cursor_moves_back_locked(move->cursor, move->committed);
 		cursor_move_locked(move->cursor, move->committed, true);
 	}
 	group->seeks.all++;

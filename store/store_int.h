@@ -404,6 +404,8 @@ int64_t cursor_committed_locked(const struct cursor *cursor);
 /* Puts it in or out of the ready list; true if it became ready. */
 bool cursor_ready_locked(struct cursor *cursor);
 void cursor_dirty_locked(struct cursor *cursor); /* to be committed soon */
+/* Would a seek there give again what was given? */
+bool cursor_moves_back_locked(const struct cursor *cursor, int64_t committed);
 /* A seek was committed: it stands there, and nobody has got anything from there on. */
 void cursor_move_locked(struct cursor *cursor, int64_t committed, bool sought);
 /* Nobody holds it any more; pause: what came back waits for retry_delay. */
