@@ -148,6 +148,16 @@ static bool replays_locked(const struct reader *reader, const struct cursor *cur
 	return next <= mark_locked(reader, cursor->partition);
 }
 
+/* The last that this reader may claim now: what is past its mark waits for the end of the
+ * replay. */
+static int64_t limit_locked(const struct reader *reader, const struct cursor *cursor)
+{
+	int64_t last = cursor->partition->last;
+	int64_t mark = mark_locked(reader, cursor->partition);
+
+	return reader->replaying && mark < last ? mark : last;
+}
+
 /* The first of the ready cursors with something below its mark. */
 static struct cursor *replay_candidate_locked(const struct reader *reader)
 {
@@ -334,7 +344,6 @@ static struct span *claim_locked(struct reader *reader, struct cursor *cursor)
 {
 	struct span *span = calloc(1, sizeof(*span));
 	int64_t lease = setting(reader, SETTING_LEASE_SECONDS), batch;
-	int64_t last = cursor->partition->last;
 
 	if (!span)
 		return NULL;
@@ -367,8 +376,8 @@ static struct span *claim_locked(struct reader *reader, struct cursor *cursor)
 	span->end = cursor->committed + batch;
 	if (reader->flags == READER_FOLLOW && !span->single)
 		span->end = INT64_MAX;
-	if ((reader->flags & READER_LEASED) && span->end > last)
-		span->end = last;
+	if ((reader->flags & READER_LEASED) && span->end > limit_locked(reader, cursor))
+		span->end = limit_locked(reader, cursor);
 	TAILQ_INSERT_TAIL(&reader->spans, span, entry);
 	return span;
 }
@@ -478,8 +487,8 @@ static int pass_over_locked(struct reader *reader, struct span *span)
 	}
 	span->next++;
 	/* It takes no place in the batch. */
-	if (span->end != INT64_MAX &&
-	    (!(reader->flags & READER_LEASED) || span->end < cursor->partition->last))
+	if (span->end != INT64_MAX && (!(reader->flags & READER_LEASED) ||
+				       span->end < limit_locked(reader, cursor)))
 		span->end++;
 	if (offset != cursor->committed + 1)
 		return 0; /* the ack of what was given before passes it too */
