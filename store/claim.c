@@ -894,14 +894,16 @@ static int begin_locked(struct reader *reader)
 	return reader->flags & READER_FOLLOW ? -EBUSY : 1;
 }
 
-/* Nothing could be returned. */
-static int nothing_locked(struct reader *reader)
+/* Nothing could be returned, and what was claimed for it is free again. */
+static int nothing_locked(struct reader *reader, int stop)
 {
 	const struct group *group = group_of(reader->group);
 	const struct span *span = TAILQ_FIRST(&reader->spans);
 
 	if (span && !span->recorded && !reader->recording)
 		release_all_locked(reader);
+	if (stop < 0)
+		return stop;
 	if (reader->recording || group->dying > 0)
 		return -EALREADY;
 	return reader->flags & READER_FOLLOW ? -EAGAIN : 0;
@@ -1011,10 +1013,8 @@ ssize_t store_read(struct reader *reader, char *buffer, size_t size)
 	segment_put_locked(loaded);
 	if (target.gave || target.copied > 0)
 		end_pop_locked(reader);
-	else if (!end && stop >= 0 && size > 0)
-		stop = nothing_locked(reader);
-	else if (stop < 0 && !(reader->flags & READER_LEASED))
-		release_all_locked(reader);
+	else if (!end && size > 0)
+		stop = nothing_locked(reader, stop);
 	if (target.copied == 0)
 		reader->ended = false; /* an empty message was its own end */
 	wait_next_locked(group_of(reader->group));

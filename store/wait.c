@@ -158,6 +158,7 @@ bool store_wait_cancel(struct reader *reader)
 		unlist_locked(reader);
 	} else if (reader->wait == WAIT_PASSING) {
 		TAILQ_REMOVE(&store->passing, reader, wait_entry);
+		reader->passing = false; /* nobody goes on, but a read */
 	} else if (reader->wait == WAIT_WOKEN) {
 		TAILQ_REMOVE(&store->woken, reader, wait_entry);
 		if (reader->partition)

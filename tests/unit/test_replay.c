@@ -2,6 +2,8 @@
 /* test_replay.c - sections 8 and 11: .json readers, their marks, and filters. */
 #include "store_test.h"
 
+#include <stdatomic.h>
+
 /* Reads until there is nothing at the moment, 4000 bytes at a time; valid until the next. */
 static const char *read_all(struct reader *reader)
 {
@@ -75,6 +77,97 @@ static void test_leased_pop_replay(void **state)
 	test_leased_replay_ends(0);
 }
 
+/* ---- passing over many ---------------------------------------------------------------------- */
+
+static void push_many(int count_of_lines)
+{
+	char *text = malloc((size_t)count_of_lines * 2 + 1);
+
+	for (int i = 0; i < count_of_lines; i++)
+		memcpy(text + (size_t)i * 2, "x\n", 3);
+	assert_int_equal(push(test.partition, text), 0);
+	free(text);
+}
+
+static void wake_post(void *arg)
+{
+	sem_post(arg);
+}
+
+/* A read that was passing over many messages is interrupted. */
+static void interrupted_while_passing(struct reader *reader)
+{
+	char buffer[100];
+	sem_t woken;
+
+	sem_init(&woken, 0, 0);
+	assert_int_equal(set(test.group, SETTING_FILTER, "data <> 'x'"), 0);
+	for (bool cancelled = false; !cancelled;) {
+		push_many(20000);
+		assert_int_equal(store_read(reader, buffer, sizeof(buffer)), -EALREADY);
+		assert_int_equal(store_wait(reader, wake_post, &woken), 0);
+		cancelled = store_wait_cancel(reader);
+		if (!cancelled) /* the thread that passes over was quicker */
+			sem_take(&woken);
+	}
+	sem_destroy(&woken);
+}
+
+static void test_interrupted_polls(void **state)
+{
+	struct reader *reader = opened_as(test.group, NULL, READER_FOLLOW);
+
+	(void)state;
+	interrupted_while_passing(reader);
+	assert_int_equal(push(test.partition, "y\n"), 0);
+	assert_true(store_readable(reader, NULL, NULL));
+}
+
+static void test_interrupted_holds_nothing(void **state)
+{
+	struct reader *reader = opened_as(test.group, NULL, READER_LEASED);
+	struct reader *other = opened(test.group, NULL);
+	char buffer[100];
+	ssize_t got;
+
+	(void)state;
+	interrupted_while_passing(reader);
+	assert_int_equal(push(test.partition, "y\n"), 0);
+	while ((got = store_read(other, buffer, sizeof(buffer))) == -EALREADY)
+		;
+	assert_int_equal(got, 2);
+}
+
+/* ---- poll beside a read --------------------------------------------------------------------- */
+
+static struct reader *both;
+static atomic_bool over;
+
+static int read_or_poll(int index)
+{
+	char buffer[4000];
+	int times = 0;
+
+	if (index == 0) {
+		while (store_read(both, buffer, sizeof(buffer)) > 0)
+			times++;
+		over = true;
+		return times > 0;
+	}
+	while (!over)
+		store_readable(both, NULL, NULL);
+	return 0;
+}
+
+static void test_poll_beside_read(void **state)
+{
+	(void)state;
+	push_many(20000);
+	both = opened_as(test.group, NULL, READER_FOLLOW | READER_JSON);
+	over = false;
+	assert_int_equal(in_threads(read_or_poll, 2), 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -82,6 +175,11 @@ int main(void)
 		     test_leased_follow_replay),
 		TEST("pop.json read-write: a replay of several that grow",
 		     test_leased_pop_replay),
+		TEST("a read is interrupted while it passes over many, then polled",
+		     test_interrupted_polls),
+		TEST("a read is interrupted while it passes over many, others go on",
+		     test_interrupted_holds_nothing),
+		TEST("poll and read at once", test_poll_beside_read),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
