@@ -830,15 +830,21 @@ static int look(struct reader *reader, struct found *found, struct target *targe
 	/* What is only asked for before it is recorded is looked at once more. */
 	bool print = reader->json &&
 		     (!(reader->flags & READER_LEASED) || found->span->recorded);
+	/* A verb may end the span meanwhile, and then the partition may go. */
+	struct item *partition = store_get(&found->span->cursor->partition->item);
+	struct buffer text = reader->text; /* poll looks at the reader's */
 	int wanted = 1, stop = 0;
 
+	reader->text = (struct buffer){ 0 };
 	pthread_mutex_unlock(&store->state);
 	segment_view(found->segment, found->offset, lines, &found->message);
 	if (reader->filter)
 		wanted = filter_test(reader->filter, &found->message);
 	if (wanted != 0 && print)
-		stop = envelope_print(&found->message, &reader->text);
+		stop = envelope_print(&found->message, &text);
 	pthread_mutex_lock(&store->state);
+	reader->text = text;
+	store_put(partition);
 	if (stop || !found_still_locked(reader, found)) {
 		reader->text.size = 0; /* what comes next is decided anew */
 	} else if (wanted == 0) {
