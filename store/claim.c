@@ -957,14 +957,19 @@ static int prepare(struct reader *reader, enum next next, const struct found *fo
 static void group_start(struct reader *reader)
 {
 	struct group *group = group_of(reader->group);
+	struct filter *before = NULL;
 	bool first;
 
 	pthread_mutex_lock(&reader->store->state);
 	first = !group->started;
 	group->started = true;
-	if (!reader->filter && group->filter)
-		reader->filter = filter_get(group->filter);
+	/* One that was being committed when the first read began is met by the next. */
+	if (reader->filter != group->filter) {
+		before = reader->filter;
+		reader->filter = group->filter ? filter_get(group->filter) : NULL;
+	}
 	pthread_mutex_unlock(&reader->store->state);
+	filter_free(before);
 	if (first)
 		subscription_decided(group);
 }
