@@ -182,5 +182,6 @@ int main(void)
 		TEST("poll and read at once", test_poll_beside_read),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("replay", tests, NULL, NULL);
 }

@@ -100,5 +100,6 @@ int main(void)
 		TEST("a sweep whose batch fails comes again", test_sweep_in_failed_batch),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("retain", tests, NULL, NULL);
 }

@@ -23,5 +23,6 @@ int main(void)
 		TEST("a write that fails moves nothing", test_failed_write_moves_nothing),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("subscription", tests, NULL, NULL);
 }
