@@ -26,11 +26,53 @@ static void test_spread_in_turn(void **state)
 	assert_int_equal(info_of(found(test.queue, ITEM_PARTITION, "1")).last_offset, 1);
 }
 
+/* What is kept in memory is bounded also where attributes are all of it. */
+static void test_attributes_bounded(void **state)
+{
+	enum { LONG = 1000000, LINES = 30 };
+	char *text = malloc(LONG + 100);
+	const struct segment *segment;
+	size_t kept = 0;
+
+	(void)state;
+	sprintf(text, "{\"data\":\"\",\"attributes\":{\"a\":\"%0*d\"}}\n", LONG, 0);
+	for (int i = 0; i < LINES; i++)
+		assert_int_equal(push_json(test.partition, text), 0);
+	free(text);
+	TAILQ_FOREACH(segment, &test.store->cache.lru, lru)
+	kept += segment->meta_size;
+	assert_true(kept < 10 * MiB);
+}
+
+/* And so is a segment: what many push at once is divided. */
+static void test_attributes_divided(void **state)
+{
+	enum { LONG = 1000000, LINES = 12 };
+	char *text = malloc(LONG + 100);
+	struct answer answers[LINES];
+	struct segment_info segments[LINES];
+
+	(void)state;
+	sprintf(text, "{\"data\":\"\",\"attributes\":{\"a\":\"%0*d\"}}\n", LONG, 0);
+	hold_begin();
+	for (int i = 0; i < LINES; i++)
+		store_push_json(test.queue, test.partition, text, strlen(text), 1, false,
+				answer_done, answer_start(&answers[i]));
+	hold_end();
+	for (int i = 0; i < LINES; i++)
+		assert_int_equal(answer_wait(&answers[i]), 0);
+	free(text);
+	assert_int_equal(segments_of(test.partition, segments, LINES), LINES / 4);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST("messages without a partition are dealt in turn",
 		     test_spread_in_turn),
+		TEST("attributes count where memory is bounded", test_attributes_bounded),
+		TEST("attributes count where a commit is divided",
+		     test_attributes_divided),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);
