@@ -605,6 +605,7 @@ int passing_start(struct store *store);
 /* Calls those that are to be woken; after `state` was given up, by whoever may have made
  * something ready. */
 void wait_run(struct store *store);
+bool wait_calling(void); /* is this thread inside one of those calls? */
 void timer_at_locked(struct store *store,
 		     int64_t at_us); /* the timer thread looks then */
 
