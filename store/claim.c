@@ -457,10 +457,19 @@ static int passed_add(struct span *span, int64_t offset)
 
 int64_t span_past(const struct span *span, int64_t offset)
 {
-	for (uint32_t i = 0; i < span->passed_count; i++)
-		if (span->passed[i].from <= offset + 1 && offset < span->passed[i].to)
-			offset = span->passed[i].to;
-	return offset;
+	uint32_t low = 0, high = span->passed_count;
+
+	/* The first that ends past it; no two of them touch. */
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+		if (span->passed[middle].to > offset)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low < span->passed_count && span->passed[low].from <= offset + 1
+		       ? span->passed[low].to
+		       : offset;
 }
 
 void span_settle_locked(struct span *span)

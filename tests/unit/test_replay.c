@@ -138,6 +138,36 @@ static void test_interrupted_holds_nothing(void **state)
 	assert_int_equal(got, 2);
 }
 
+/* ---- acks of a span from which some were left out -------------------------------------------- */
+
+static void test_acks_of_filtered(void **state)
+{
+	struct reader *reader = opened_as(test.group, test.partition, READER_LEASED);
+
+	(void)state;
+	assert_int_equal(set(test.group, SETTING_FILTER, "data <> 'x'"), 0);
+	assert_int_equal(set(test.group, SETTING_BATCH, "4"), 0);
+	assert_int_equal(push(test.partition, "x\n1\nx\nx\n4\n5\nx\n7\nx\n"), 0);
+	assert_read(reader, 2, "1\n");
+	assert_int_equal(committed(test.group, test.partition), 0);
+	assert_read(reader, 2, "4\n");
+	assert_int_equal(ack(reader, ACK_TO, 1), 0);
+	assert_int_equal(committed(test.group, test.partition), 3);
+	assert_int_equal(ack(reader, ACK_TO, 3), 0);
+	assert_int_equal(committed(test.group, test.partition), 3);
+	assert_int_equal(ack(reader, ACK_TO, 5), -ERANGE);
+	assert_int_equal(ack(reader, ACK_DLQ, 0), 0);
+	assert_int_equal(committed(test.group, test.partition), 4);
+	assert_read(reader, 2, "5\n");
+	assert_int_equal(ack(reader, ACK_FAIL, 0), 0);
+	assert_read(reader, 100, "5\n");
+	assert_int_equal(ack(reader, ACK, 0), 0);
+	assert_read(reader, 100, "7\n");
+	assert_int_equal(ack(reader, ACK, 0), 0);
+	assert_read(reader, 100, "");
+	assert_int_equal(committed(test.group, test.partition), 8);
+}
+
 /* ---- poll beside a read --------------------------------------------------------------------- */
 
 static struct reader *both;
@@ -179,6 +209,8 @@ int main(void)
 		     test_interrupted_polls),
 		TEST("a read is interrupted while it passes over many, others go on",
 		     test_interrupted_holds_nothing),
+		TEST("acks of a span from which the filter took some",
+		     test_acks_of_filtered),
 		TEST("poll and read at once", test_poll_beside_read),
 	};
 
