@@ -1057,6 +1057,7 @@ void store_unread(struct reader *reader)
 			 : NULL;
 	if (cursor && cursor->epoch == reader->undo_epoch &&
 	    cursor->committed == reader->undo_to && !cursor->busy) {
+		reader->ended = false; /* that pop was none */
 		cursor_set_locked(cursor, &reader->undo_from);
 		cursor_dirty_locked(cursor);
 		if (cursor_ready_locked(cursor))
