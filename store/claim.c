@@ -148,6 +148,16 @@ static bool replays_locked(const struct reader *reader, const struct cursor *cur
 	return next <= mark_locked(reader, cursor->partition);
 }
 
+/* The last that this reader may claim now: what is past its mark waits for the end of the
+ * replay. */
+static int64_t limit_locked(const struct reader *reader, const struct cursor *cursor)
+{
+	int64_t last = cursor->partition->last;
+	int64_t mark = mark_locked(reader, cursor->partition);
+
+	return reader->replaying && mark < last ? mark : last;
+}
+
 /* The first of the ready cursors with something below its mark. */
 static struct cursor *replay_candidate_locked(const struct reader *reader)
 {
@@ -348,7 +358,7 @@ static struct span *claim_locked(struct reader *reader, struct cursor *cursor)
 {
 	struct span *span = calloc(1, sizeof(*span));
 	int64_t lease = setting(reader, SETTING_LEASE_SECONDS), batch;
-	int64_t last = cursor->partition->last, next;
+	int64_t next;
 
 	if (!span)
 		return NULL;
@@ -383,8 +393,8 @@ static struct span *claim_locked(struct reader *reader, struct cursor *cursor)
 	span->end = cursor->committed + batch;
 	if (reader->flags == READER_FOLLOW && !span->single)
 		span->end = INT64_MAX;
-	if ((reader->flags & READER_LEASED) && span->end > last)
-		span->end = last;
+	if ((reader->flags & READER_LEASED) && span->end > limit_locked(reader, cursor))
+		span->end = limit_locked(reader, cursor);
 	TAILQ_INSERT_TAIL(&reader->spans, span, entry);
 	return span;
 }
@@ -464,10 +474,19 @@ static int passed_add(struct span *span, int64_t offset)
 
 int64_t span_past(const struct span *span, int64_t offset)
 {
-	for (uint32_t i = 0; i < span->passed_count; i++)
-		if (span->passed[i].from <= offset + 1 && offset < span->passed[i].to)
-			offset = span->passed[i].to;
-	return offset;
+	uint32_t low = 0, high = span->passed_count;
+
+	/* The first that ends past it; no two of them touch. */
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+		if (span->passed[middle].to > offset)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low < span->passed_count && span->passed[low].from <= offset + 1
+		       ? span->passed[low].to
+		       : offset;
 }
 
 void span_settle_locked(struct span *span)
@@ -494,8 +513,8 @@ static int pass_over_locked(struct reader *reader, struct span *span)
 	}
 	span->next++;
 	/* It takes no place in the batch. */
-	if (span->end != INT64_MAX &&
-	    (!(reader->flags & READER_LEASED) || span->end < cursor->partition->last))
+	if (span->end != INT64_MAX && (!(reader->flags & READER_LEASED) ||
+				       span->end < limit_locked(reader, cursor)))
 		span->end++;
 	if (offset != cursor->committed + 1)
 		return 0; /* the ack of what was given before passes it too */
@@ -837,15 +856,21 @@ static int look(struct reader *reader, struct found *found, struct target *targe
 	/* What is only asked for before it is recorded is looked at once more. */
 	bool print = reader->json &&
 		     (!(reader->flags & READER_LEASED) || found->span->recorded);
+	/* A verb may end the span meanwhile, and then the partition may go. */
+	struct item *partition = store_get(&found->span->cursor->partition->item);
+	struct buffer text = reader->text; /* poll looks at the reader's */
 	int wanted = 1, stop = 0;
 
+	reader->text = (struct buffer){ 0 };
 	pthread_mutex_unlock(&store->state);
 	segment_view(found->segment, found->offset, lines, &found->message);
 	if (reader->filter)
 		wanted = filter_test(reader->filter, &found->message);
 	if (wanted != 0 && print)
-		stop = envelope_print(&found->message, &reader->text);
+		stop = envelope_print(&found->message, &text);
 	pthread_mutex_lock(&store->state);
+	reader->text = text;
+	store_put(partition);
 	if (stop || !found_still_locked(reader, found)) {
 		reader->text.size = 0; /* what comes next is decided anew */
 	} else if (wanted == 0) {
@@ -901,14 +926,16 @@ static int begin_locked(struct reader *reader)
 	return reader->flags & READER_FOLLOW ? -EBUSY : 1;
 }
 
-/* Nothing could be returned. */
-static int nothing_locked(struct reader *reader)
+/* Nothing could be returned, and what was claimed for it is free again. */
+static int nothing_locked(struct reader *reader, int stop)
 {
 	const struct group *group = group_of(reader->group);
 	const struct span *span = TAILQ_FIRST(&reader->spans);
 
 	if (span && !span->recorded && !reader->recording)
 		release_all_locked(reader);
+	if (stop < 0)
+		return stop;
 	if (reader->recording || group->dying > 0)
 		return -EALREADY;
 	return reader->flags & READER_FOLLOW ? -EAGAIN : 0;
@@ -956,14 +983,19 @@ static int prepare(struct reader *reader, enum next next, const struct found *fo
 static void group_start(struct reader *reader)
 {
 	struct group *group = group_of(reader->group);
+	struct filter *before = NULL;
 	bool first;
 
 	pthread_mutex_lock(&reader->store->state);
 	first = !group->started;
 	group->started = true;
-	if (!reader->filter && group->filter)
-		reader->filter = filter_get(group->filter);
+	/* One that was being committed when the first read began is met by the next. */
+	if (reader->filter != group->filter) {
+		before = reader->filter;
+		reader->filter = group->filter ? filter_get(group->filter) : NULL;
+	}
 	pthread_mutex_unlock(&reader->store->state);
+	filter_free(before);
 	if (first)
 		subscription_decided(group);
 }
@@ -1018,10 +1050,8 @@ ssize_t store_read(struct reader *reader, char *buffer, size_t size)
 	segment_put_locked(loaded);
 	if (target.gave || target.copied > 0)
 		end_pop_locked(reader);
-	else if (!end && stop >= 0 && size > 0)
-		stop = nothing_locked(reader);
-	else if (stop < 0 && !(reader->flags & READER_LEASED))
-		release_all_locked(reader);
+	else if (!end && size > 0)
+		stop = nothing_locked(reader, stop);
 	if (target.copied == 0)
 		reader->ended = false; /* an empty message was its own end */
 	wait_next_locked(group_of(reader->group));
@@ -1044,6 +1074,7 @@ void store_unread(struct reader *reader)
 			 : NULL;
 	if (cursor && cursor->epoch == reader->undo_epoch &&
 	    cursor->committed == reader->undo_to && !cursor->busy) {
+		reader->ended = false; /* that pop was none */
 		cursor_set_locked(cursor, &reader->undo_from);
 		cursor_dirty_locked(cursor);
 		if (cursor_ready_locked(cursor))

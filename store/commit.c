@@ -5,6 +5,7 @@
  * 1. Whoever finds the committing role free takes it and commits for all that is queued;
  *    what arrives meanwhile is the next batch. That is the fusion, and the only wait for
  *    the disk in the store.
+ *    Whoever is inside a callback of wait.c leaves the next batch to the timer thread.
  * 2. Jobs are applied in the order in which they were queued. One that changes what exists
  *    has a batch of its own; all others of the queue share one transaction and one sync.
  * 3. Memory changes after the commit, in one go, before anybody is answered. If the commit
@@ -184,8 +185,7 @@ static int batch_write(struct store *store, struct batch *batch)
 	error = writer->error;
 	if (error && !sqlite3_get_autocommit(writer->db))
 		conn_run(writer, conn_stmt(writer, STMT_ROLLBACK));
-	if (!error)
-		tail_folded(store);
+	tail_folded(store, !error);
 	return error;
 }
 
@@ -302,19 +302,60 @@ static void batch_run(struct store *store, struct batch *batch)
 		db_checkpoint(store, CHECKPOINT_IF_LARGE);
 }
 
+/* ---- chores --------------------------------------------------------------------------- */
+
+/* What goes by itself, by jobs that nobody waits for: a little, then a pause for a multiple
+ * of the time that it took, so that those who do wait have the disk. */
+static bool chores_locked(const struct store *store)
+{
+	return !TAILQ_EMPTY(&store->sweeps) || store->shrinking;
+}
+
+static bool chore_step_locked(struct store *store)
+{
+	if (snapshots_step_locked(store) || dedup_step_locked(store))
+		return true;
+	if (!chores_locked(store) || monotonic_us() < store->chore_next_us)
+		return false;
+	/* Room that is about to be larger is not given back yet. */
+	return retain_step_locked(store) || shrink_step_locked(store);
+}
+
+void chore_done_locked(struct store *store, int64_t began_us)
+{
+	int64_t now = monotonic_us();
+
+	store->chore_next_us = now + CHORE_PAUSE * (now - began_us);
+	if (chores_locked(store))
+		timer_at_locked(store, store->chore_next_us);
+}
+
 /* ---- the role ------------------------------------------------------------------------- */
 
-/* With the role: commits until nothing is left. */
-static void role_run(struct store *store, bool timer)
+enum committer {
+	ANY_THREAD,
+	TIMER_THREAD,	 /* may be kept here for long, and has more to do */
+	INSIDE_CALLBACK, /* others wait for its end */
+};
+
+/* With the role: commits until nothing is left; inside a callback one batch, and what has
+ * been queued meanwhile is left to the timer thread. */
+static void role_run(struct store *store, enum committer who)
 {
 	struct batch batch;
 
-	for (;;) {
+	for (bool enough = false;; enough = who == INSIDE_CALLBACK) {
 		pthread_mutex_lock(&store->state);
-		if (timer) /* which may be kept here for long */
+		if (who == TIMER_THREAD) {
 			alarms_ring_locked(store);
-		if (!batch_take_locked(store, &batch)) {
+			while (chore_step_locked(store))
+				;
+		}
+		/* Once it stops there is no timer thread. */
+		if ((enough && !store->stopping) || !batch_take_locked(store, &batch)) {
 			store->committing = false;
+			if (store->jobs)
+				pthread_cond_signal(&store->timer_wake);
 			pthread_mutex_unlock(&store->state);
 			return;
 		}
@@ -334,7 +375,7 @@ void commit_submit(struct store *store, struct job *job)
 	store->committing = true;
 	pthread_mutex_unlock(&store->state);
 	if (mine)
-		role_run(store, false);
+		role_run(store, wait_calling() ? INSIDE_CALLBACK : ANY_THREAD);
 }
 
 void commit_refuse(struct job *job, int error)
@@ -388,41 +429,18 @@ void store_sync(struct store *store, store_done done, void *arg)
 
 /* ---- the timer thread ----------------------------------------------------------------- */
 
-/* What goes by itself, by jobs that nobody waits for: a little, then a pause for a multiple
- * of the time that it took, so that those who do wait have the disk. */
-static bool chores_locked(const struct store *store)
+/* When the timer thread has to look again; INT64_MAX: when it is told to. What is to be
+ * committed already, whoever commits just now sees to. */
+static int64_t timer_next_locked(const struct store *store, bool due)
 {
-	return !TAILQ_EMPTY(&store->sweeps) || store->shrinking;
-}
+	int64_t at = alarm_next_locked(store), later = monotonic_us() + CURSOR_DELAY_US;
 
-static bool chore_step_locked(struct store *store)
-{
-	if (snapshots_step_locked(store) || dedup_step_locked(store))
-		return true;
-	if (!chores_locked(store) || monotonic_us() < store->chore_next_us)
-		return false;
-	/* Room that is about to be larger is not given back yet. */
-	return retain_step_locked(store) || shrink_step_locked(store);
-}
-
-void chore_done_locked(struct store *store, int64_t began_us)
-{
-	int64_t now = monotonic_us();
-
-	store->chore_next_us = now + CHORE_PAUSE * (now - began_us);
-	if (chores_locked(store))
-		timer_at_locked(store, store->chore_next_us);
-}
-
-/* When the timer thread has to look again; INT64_MAX: when it is told to. */
-static int64_t timer_next_locked(const struct store *store)
-{
-	int64_t at = alarm_next_locked(store);
-
-	if (tail_next_locked(store) < at)
-		at = tail_next_locked(store);
 	if (chores_locked(store) && store->chore_next_us < at)
 		at = store->chore_next_us;
+	if (due)
+		return later < at ? later : at;
+	if (tail_next_locked(store) < at)
+		at = tail_next_locked(store);
 	if (!TAILQ_EMPTY(&store->dirty) && store->dirty_due_us < at)
 		at = store->dirty_due_us;
 	return at;
@@ -446,12 +464,13 @@ static void *timer_main(void *arg)
 
 	pthread_mutex_lock(&store->state);
 	while (!store->stopping) {
-		bool due = cursors_due_locked(store) || tail_due_locked(store);
+		bool due = store->jobs || cursors_due_locked(store) ||
+			   tail_due_locked(store);
 		alarms_ring_locked(store);
 		if (due && !store->committing) {
 			store->committing = true;
 			pthread_mutex_unlock(&store->state);
-			role_run(store, true);
+			role_run(store, TIMER_THREAD);
 			pthread_mutex_lock(&store->state);
 		} else if (chore_step_locked(store)) {
 			continue;
@@ -460,10 +479,7 @@ static void *timer_main(void *arg)
 			wait_run(store);
 			pthread_mutex_lock(&store->state);
 		} else {
-			/* What is due already is seen to by whoever commits. */
-			int64_t at = timer_next_locked(store);
-			timer_sleep_locked(store,
-					   due ? monotonic_us() + CURSOR_DELAY_US : at);
+			timer_sleep_locked(store, timer_next_locked(store, due));
 		}
 	}
 	pthread_mutex_unlock(&store->state);
@@ -509,5 +525,5 @@ void store_settle(struct store *store)
 	tail_hasten_locked(store);
 	store->committing = true; /* nobody else is left */
 	pthread_mutex_unlock(&store->state);
-	role_run(store, false);
+	role_run(store, ANY_THREAD);
 }

@@ -360,8 +360,12 @@ int items_load(struct store *store)
 
 void items_free(struct store *store)
 {
-	struct item *queue;
+	struct item *queue, *partition;
 
+	/* All alarms are in one heap: none may stay there when what it belongs to goes. */
+	names_each(&store->queues, i, queue)
+		names_each(&queue_of(queue)->partitions, j, partition)
+			retain_forget_locked(partition_of(partition));
 	names_each(&store->queues, i, queue)
 	{
 		snapshots_forget_locked(queue);

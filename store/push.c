@@ -68,12 +68,13 @@ static void partition_write(struct store *store, struct partition *partition,
 					     .position = partition->batch_end_position };
 		struct segment *segment = NULL;
 		struct messages joined;
-		size_t size = first->messages.size;
+		size_t size = first->messages.size + first->messages.meta_size;
 		int64_t now = clock_us();
 		for (end = first->next;
-		     end && size + end->messages.size <= SEGMENT_BYTES_MAX;
+		     end && size + end->messages.size + end->messages.meta_size <=
+				    SEGMENT_BYTES_MAX;
 		     end = end->next)
-			size += end->messages.size;
+			size += end->messages.size + end->messages.meta_size;
 		if (messages_join(first, end, &joined) == 0) {
 			info.end_offset = partition->batch_last + joined.count;
 			info.size = joined.size;

@@ -21,7 +21,6 @@ struct lane {
 struct sorter {
 	struct item *queue, *partition; /* of the file; partition may be NULL */
 	struct message_rules rules;
-	uint64_t spread, turn;
 	struct lane *lanes;
 	uint32_t count;
 	uint32_t *slots, slot_count; /* by name: 0, or the number of a lane + 1 */
@@ -134,6 +133,7 @@ static int line_add(struct sorter *sorter, struct envelope *envelope, const char
 {
 	struct message message = { 0 };
 	const char *partition = NULL;
+	uint64_t spread, turn;
 	char dealt[24];
 	struct lane *lane;
 	int error = envelope_parse(envelope, line, size, &message, &partition, why);
@@ -144,8 +144,8 @@ static int line_add(struct sorter *sorter, struct envelope *envelope, const char
 		return error;
 	if (sorter->partition)
 		partition = sorter->partition->name;
-	if (!partition && sorter->spread > 1) {
-		push_dealt_name(sorter->turn++, sorter->spread, dealt);
+	if (!partition && (spread = push_deal(sorter->queue, 1, &turn)) > 1) {
+		push_dealt_name(turn, spread, dealt);
 		partition = dealt;
 	}
 	lane = lane_of(sorter, partition ? partition : STORE_DEFAULT_NAME);
@@ -197,16 +197,6 @@ static int part_add(struct push_job *push, struct sorter *sorter, struct lane *l
 	return 0;
 }
 
-static uint32_t count_lines(const char *at, size_t size)
-{
-	const char *end = at + size;
-	uint32_t count = 0;
-
-	for (; (at = memchr(at, '\n', (size_t)(end - at))); at++)
-		count++;
-	return count;
-}
-
 void store_push_json(struct item *queue, struct item *partition, const char *lines,
 		     size_t size, uint64_t first_line, bool verdicts, store_done done,
 		     void *arg)
@@ -218,7 +208,6 @@ void store_push_json(struct item *queue, struct item *partition, const char *lin
 	int error;
 
 	store_message_rules(queue, &sorter.rules);
-	sorter.spread = push_deal(queue, count_lines(lines, size), &sorter.turn);
 	error = sort_lines(&sorter, lines, size, first_line, &why);
 	if (!error) {
 		push = push_new(sorter.count, done, arg);

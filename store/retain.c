@@ -275,17 +275,19 @@ static int cut_apply(struct store *store, struct job *job)
 	return writer->error;
 }
 
-static void cut_end_locked(struct store *store, struct cut_job *cut)
+static void removing_end_locked(struct store *store, struct partition *partition)
 {
-	struct partition *partition = partition_of(cut->item);
+	if (!partition->removing)
+		return;
+	partition->removing = false;
+	pthread_cond_broadcast(&store->removed);
+}
 
-	if (partition->removing) {
-		partition->removing = false;
-		pthread_cond_broadcast(&store->removed);
-	}
+static void sweep_end_locked(struct store *store, struct cut_job *cut)
+{
 	if (cut->rm)
 		return;
-	partition->sweep = SWEEP_NOT;
+	partition_of(cut->item)->sweep = SWEEP_NOT;
 	chore_done_locked(store, cut->began_us);
 }
 
@@ -293,8 +295,12 @@ static void cut_undo_locked(struct store *store, struct job *job)
 {
 	struct cut_job *cut = container_of(job, struct cut_job, job);
 
-	cut_end_locked(store, cut);
-	if (!cut->rm && job->error) /* a disk that fails is asked again in a minute */
+	removing_end_locked(store, partition_of(cut->item));
+	if (!job->error)
+		return; /* it is applied once more, and until then nobody may list it */
+	sweep_end_locked(store, cut);
+	/* A disk that fails is asked again in a minute. */
+	if (!cut->rm && cut->item->state == ITEM_LIVE)
 		alarm_set_locked(store, &partition_of(cut->item)->alarm,
 				 monotonic_us() + 60 * SECOND_US);
 }
@@ -304,7 +310,8 @@ static void cut_publish_locked(struct store *store, struct job *job)
 	struct cut_job *cut = container_of(job, struct cut_job, job);
 	struct partition *partition = partition_of(cut->item);
 
-	cut_end_locked(store, cut);
+	removing_end_locked(store, partition);
+	sweep_end_locked(store, cut);
 	if (cut->count > 0) {
 		partition->first = cut->next.base_offset;
 		partition->first_position = cut->next.position;
@@ -350,6 +357,7 @@ static struct cut_job *cut_new(struct item *partition, const struct job_type *ty
 		return NULL;
 	cut->job = (struct job){ .type = type, .done = done, .arg = arg };
 	cut->item = store_get(partition);
+	cut->began_us = monotonic_us(); /* of one that is never applied */
 	return cut;
 }
 

@@ -126,6 +126,8 @@ static const char tables[] =
 static const char *const steps[STORE_VERSION] = {
 	[1] = "ALTER TABLE groups DROP COLUMN start_us;"
 	      "ALTER TABLE groups ADD COLUMN started INTEGER NOT NULL DEFAULT 0;"
+	      /* Whoever has a cursor has read, or was told where to. */
+	      "UPDATE groups SET started = id IN (SELECT \"group\" FROM cursors);"
 	      "ALTER TABLE cursors ADD COLUMN sought INTEGER NOT NULL DEFAULT 0;"
 	      "ALTER TABLE letters ADD COLUMN meta BLOB;"
 	      "ALTER TABLE segments ADD COLUMN meta BLOB;"

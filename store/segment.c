@@ -113,7 +113,7 @@ static size_t weight(const struct segment *segment)
 	int64_t count = segment->info.end_offset - segment->info.base_offset + 1;
 
 	return sizeof(*segment) + SEGMENT_OVERHEAD + segment->info.size +
-	       (size_t)count * sizeof(uint32_t);
+	       segment->meta_size + (size_t)count * sizeof(uint32_t);
 }
 
 static struct segment *cached_locked(struct store *store, uint64_t partition,
@@ -298,7 +298,7 @@ int segment_load_from(struct store *store, struct conn *conn, struct partition *
 				 : got;
 		if (got != 1 || error)
 			break;
-		bytes += segment->info.size;
+		bytes += segment->info.size + segment->meta_size;
 		pthread_mutex_lock(&store->state);
 		cache_add_locked(store, segment);
 		if (first)

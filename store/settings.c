@@ -32,14 +32,12 @@ enum setting_scope {
 
 /* What tells messages apart cannot change under them. */
 static int framing_apply(struct store *store, struct item *queue,
-			 const struct setting_value *value, const char *text,
-			 struct store_why *why)
+			 struct setting_change *change, struct store_why *why)
 {
 	struct item *item;
 
 	(void)store;
-	(void)value;
-	(void)text;
+	(void)change;
 	names_each(&queue_of(queue)->partitions, i, item)
 	{
 		const struct partition *partition = partition_of(item);
@@ -54,34 +52,35 @@ static int framing_apply(struct store *store, struct item *queue,
 }
 
 static void retention_publish_locked(struct store *store, struct item *queue,
-				     const struct setting_value *value)
+				     struct setting_change *change)
 {
 	(void)store;
-	(void)value;
+	(void)change;
 	retain_queue_locked(queue);
 }
 
 static int filter_apply(struct store *store, struct item *group,
-			const struct setting_value *value, const char *text,
-			struct store_why *why)
+			struct setting_change *change, struct store_why *why)
 {
 	int error = subscription_open(group_of(group), why);
 
-	(void)value;
-	filter_free(store->filter_made);
-	store->filter_made = NULL;
-	if (!error && *text)
-		error = filter_compile(text, &store->filter_made, why);
+	(void)store;
+	filter_free(change->filter); /* of a first try */
+	change->filter = NULL;
+	if (!error && *change->text)
+		error = filter_compile(change->text, &change->filter, why);
 	return error;
 }
 
+/* The one before goes with the job: freeing it calls SQLite. */
 static void filter_publish_locked(struct store *store, struct item *group,
-				  const struct setting_value *value)
+				  struct setting_change *change)
 {
-	(void)value;
-	filter_free(group_of(group)->filter);
-	group_of(group)->filter = store->filter_made;
-	store->filter_made = NULL;
+	struct filter *before = group_of(group)->filter;
+
+	(void)store;
+	group_of(group)->filter = change->filter;
+	change->filter = before;
 }
 
 static const struct setting_type {
@@ -92,15 +91,14 @@ static const struct setting_type {
 	int64_t least, greatest;
 	const char *const *words; /* of a WORD: value i is words[i] */
 	const char *allowed;
-	/* May be NULL. The committing role: may item get this value, which its file will show
-	 * as text? -errno and why refuse it, before it is written. Asked for a group also when
-	 * it has that value, for a queue only when it changes: an ini says it at each start. */
+	/* May be NULL. The committing role: may item get this value? -errno and why refuse it,
+	 * before it is written. Asked for a group also when it has that value, for a queue only
+	 * when it changes: an ini says it at each start. */
 	int (*apply)(struct store *store, struct item *item,
-		     const struct setting_value *value, const char *text,
-		     struct store_why *why);
+		     struct setting_change *change, struct store_why *why);
 	/* May be NULL. The value is committed and has become the current one. */
 	void (*publish_locked)(struct store *store, struct item *item,
-			       const struct setting_value *value);
+			       struct setting_change *change);
 } types[SETTING_COUNT] = {
 #define DAYS(n) ((n)*INT64_C(86400))
 #define DURATION_TEXT "a duration like 90, 90s, 15m, 2h or 7d"
@@ -610,11 +608,10 @@ struct setting_job {
 	struct job job;
 	struct item *item; /* a reference */
 	enum setting setting;
-	bool reset; /* to what it would be without */
-	bool set;   /* it has a row */
-	struct setting_value value;
-	char *filter;		      /* of a TEXT: a copy, NULL for none */
-	char text[SETTING_TEXT_SIZE]; /* as its file shows it */
+	bool reset;   /* to what it would be without */
+	bool set;     /* it has a row */
+	char *filter; /* of a TEXT: a copy, NULL for none */
+	struct setting_change change;
 };
 
 static struct setting_value value_without(struct item *item, enum setting setting)
@@ -630,24 +627,25 @@ static int setting_apply(struct store *store, struct job *base)
 	struct setting_job *job = container_of(base, struct setting_job, job);
 	const struct setting_type *type = &types[job->setting];
 	const struct setting_value *old = &settings_of(job->item)->values[job->setting];
+	struct setting_change *change = &job->change;
 	int error = 0;
 
 	if (job->item->state != ITEM_LIVE)
 		return -ESTALE;
 	if (job->reset)
-		job->value = value_without(job->item, job->setting);
+		change->value = value_without(job->item, job->setting);
 	if (type->kind != TEXT)
-		kinds[type->kind].print(type, &job->value, job->text);
+		kinds[type->kind].print(type, &change->value, change->text);
 	if (type->apply &&
-	    !(job->item->kind == ITEM_QUEUE && value_equal(&job->value, old)))
-		error = type->apply(store, job->item, &job->value, job->text, &base->why);
+	    !(job->item->kind == ITEM_QUEUE && value_equal(&change->value, old)))
+		error = type->apply(store, job->item, change, &base->why);
 	if (error)
 		return error;
 	/* What a group has inherited is its own: no row would mean the preset. */
 	job->set = !job->reset ||
 		   (job->item->kind == ITEM_GROUP && type->scope == INHERITED &&
-		    !value_equal(&job->value, &type->preset));
-	return job->set ? setting_write(store, job->item, job->setting, job->text)
+		    !value_equal(&change->value, &type->preset));
+	return job->set ? setting_write(store, job->item, job->setting, change->text)
 			: setting_delete(store, job->item, job->setting);
 }
 
@@ -657,7 +655,7 @@ static void setting_publish_locked(struct store *store, struct job *base)
 	const struct setting_type *type = &types[job->setting];
 	struct settings *settings = settings_of(job->item);
 
-	settings->values[job->setting] = job->value;
+	settings->values[job->setting] = job->change.value;
 	settings->set[job->setting] = job->set;
 	if (type->kind == TEXT) {
 		char *old = group_of(job->item)->filter_text;
@@ -665,7 +663,7 @@ static void setting_publish_locked(struct store *store, struct job *base)
 		job->filter = old;
 	}
 	if (type->publish_locked)
-		type->publish_locked(store, job->item, &job->value);
+		type->publish_locked(store, job->item, &job->change);
 }
 
 static void setting_job_free(struct job *base)
@@ -674,6 +672,8 @@ static void setting_job_free(struct job *base)
 
 	store_put(job->item);
 	free(job->filter);
+	free(job->change.moves);
+	filter_free(job->change.filter);
 	free(job);
 }
 
@@ -689,11 +689,11 @@ static int setting_take(struct setting_job *job, const char *text)
 {
 	struct store_why *why = &job->job.why;
 	int error = setting_parse(job->setting, text, store_now(job->item->store),
-				  &job->value, why);
+				  &job->change.value, why);
 
 	if (error || types[job->setting].kind != TEXT)
 		return error;
-	snprintf(job->text, sizeof(job->text), "%s", text);
+	snprintf(job->change.text, sizeof(job->change.text), "%s", text);
 	job->filter = *text ? strdup(text) : NULL;
 	return *text && !job->filter ? -ENOMEM : 0;
 }

@@ -53,6 +53,7 @@ bool shrink_step_locked(struct store *store)
 	if (!store->shrinking || !(job = calloc(1, sizeof(*job))))
 		return false;
 	job->job = (struct job){ .type = &shrink_type, .done = nobody };
+	job->began_us = monotonic_us();	  /* of one that is never applied */
 	store->chore_next_us = INT64_MAX; /* the next one when this is done */
 	pthread_mutex_unlock(&store->state);
 	commit_submit(store, &job->job);

@@ -291,8 +291,6 @@ void store_close(struct store *store)
 	conn_close(store->writer);
 	while ((envelope = envelope_idle(store)))
 		envelope_close(envelope);
-	free(store->moves);
-	filter_free(store->filter_made);
 	cache_clear(store);
 	items_free(store);
 	reserve_close(store);

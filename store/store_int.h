@@ -245,6 +245,15 @@ struct settings {
 	bool set[SETTING_COUNT];
 };
 void settings_init(struct settings *settings); /* the defaults of the program */
+/* A setting being written: its value, which its file will show as text, and what comes with
+ * it, made by apply for the publishing. */
+struct setting_change {
+	struct setting_value value;
+	char text[SETTING_TEXT_SIZE];
+	struct move *moves; /* of the cursors of a group that starts elsewhere */
+	size_t move_count;
+	struct filter *filter; /* the new one; once published, the one before */
+};
 /* In force for a group. */
 const struct setting_value *setting_locked(const struct group *group,
 					   enum setting setting);
@@ -604,6 +613,7 @@ int passing_start(struct store *store);
 /* Calls those that are to be woken; after `state` was given up, by whoever may have made
  * something ready. */
 void wait_run(struct store *store);
+bool wait_calling(void); /* is this thread inside one of those calls? */
 void timer_at_locked(struct store *store,
 		     int64_t at_us); /* the timer thread looks then */
 
@@ -823,9 +833,9 @@ bool tail_fits(struct store *store, const struct messages *messages, size_t *sum
 int tail_write(struct store *store, const struct segment_list *made);
 void tail_publish_locked(struct store *store, struct partition *partition,
 			 struct segment *segment);
-/* In a transaction, first: SQLite gets it; and when that was committed. */
+/* In a transaction, first: SQLite gets it; and after that, whether it was committed. */
 void tail_fold(struct store *store);
-void tail_folded(struct store *store);
+void tail_folded(struct store *store, bool committed);
 bool tail_due_locked(const struct store *store);
 void tail_hasten_locked(struct store *store);	     /* it is due now */
 int64_t tail_next_locked(const struct store *store); /* when it will be, or INT64_MAX */
@@ -859,10 +869,9 @@ bool shrink_step_locked(struct store *store);
 int subscription_begin(struct store *store, struct group *group);
 /* The same for the cursors that no seek has set, when config/subscription is written. */
 int subscription_apply(struct store *store, struct item *item,
-		       const struct setting_value *value, const char *text,
-		       struct store_why *why);
+		       struct setting_change *change, struct store_why *why);
 void subscription_publish_locked(struct store *store, struct item *item,
-				 const struct setting_value *value);
+				 struct setting_change *change);
 /* EBUSY: somebody has read as this group. */
 int subscription_open(struct group *group, struct store_why *why);
 /* Somebody reads as this group for the first time: made durable, nobody waits. */
@@ -925,11 +934,8 @@ struct store {
 	uint64_t wal_retry_bytes; /* somebody else reads: try again at this size */
 	/* Pushed to by this batch; new ones are born in this order, which is that of ids. */
 	struct partition *batch_partitions, **batch_partitions_end;
-	int64_t commit_us;  /* newest_us as this batch will leave it */
-	bool batch_freed;   /* this batch deleted something large */
-	struct move *moves; /* what the setting being written moves */
-	size_t move_count;
-	struct filter *filter_made; /* by the setting being written */
+	int64_t commit_us;   /* newest_us as this batch will leave it */
+	bool batch_freed;    /* this batch deleted something large */
 	int64_t seen_end_us; /* when the first transactionId may be forgotten, INT64_MAX */
 
 	int reserve_fd;

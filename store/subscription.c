@@ -66,24 +66,22 @@ int subscription_open(struct group *group, struct store_why *why)
 }
 
 int subscription_apply(struct store *store, struct item *item,
-		       const struct setting_value *value, const char *text,
-		       struct store_why *why)
+		       struct setting_change *change, struct store_why *why)
 {
 	struct names *partitions;
 	struct item *partition;
 	int error;
 
-	(void)text;
 	if (item->kind != ITEM_GROUP)
 		return 0;
 	error = subscription_open(group_of(item), why);
 	if (error)
 		return error;
 	partitions = &queue_of(item->parent)->partitions;
-	free(store->moves);
-	store->move_count = 0;
-	store->moves = malloc((partitions->used + 1) * sizeof(*store->moves));
-	if (!store->moves)
+	free(change->moves); /* of a first try */
+	change->move_count = 0;
+	change->moves = malloc((partitions->used + 1) * sizeof(*change->moves));
+	if (!change->moves)
 		return -ENOMEM;
 	names_each(partitions, i, partition)
 	{
@@ -92,29 +90,26 @@ int subscription_apply(struct store *store, struct item *item,
 		};
 		if (error || move.cursor->sought)
 			continue;
-		error = resolve(store, partition_of(partition), value->least,
+		error = resolve(store, partition_of(partition), change->value.least,
 				&move.committed);
 		if (!error)
 			error = cursor_write(
 				store, move.cursor,
 				&(struct cursor_state){ .committed = move.committed,
 							.delivered = move.committed });
-		store->moves[store->move_count++] = move;
+		change->moves[change->move_count++] = move;
 	}
 	return error;
 }
 
 void subscription_publish_locked(struct store *store, struct item *item,
-				 const struct setting_value *value)
+				 struct setting_change *change)
 {
+	(void)store;
 	(void)item;
-	(void)value;
-	for (size_t i = 0; i < store->move_count; i++)
-		cursor_move_locked(store->moves[i].cursor, store->moves[i].committed,
+	for (size_t i = 0; i < change->move_count; i++)
+		cursor_move_locked(change->moves[i].cursor, change->moves[i].committed,
 				   false);
-	free(store->moves);
-	store->moves = NULL;
-	store->move_count = 0;
 }
 
 /* ---- the first read ---------------------------------------------------------------------- */

@@ -242,20 +242,21 @@ void tail_fold(struct store *store)
 		number_write(store, tail->number);
 }
 
-void tail_folded(struct store *store)
+void tail_folded(struct store *store, bool committed)
 {
 	struct tail *tail = store->tail;
 
 	if (!tail || tail->count == 0)
 		return;
 	pthread_mutex_lock(&store->state);
-	for (size_t i = 0; i < tail->count; i++) {
+	tail->since_us = monotonic_us(); /* what could not be written is tried again */
+	for (size_t i = 0; committed && i < tail->count; i++) {
 		tail->nodes[i].partition->tail_base = INT64_MAX;
 		segment_put_locked(tail->nodes[i].segment);
 	}
-	tail->count = 0;
+	if (committed)
+		tail->count = tail->used = 0;
 	pthread_mutex_unlock(&store->state);
-	tail->used = 0;
 }
 
 /* ---- opening -------------------------------------------------------------------------------- */
@@ -398,6 +399,8 @@ void tail_close(struct store *store)
 
 	if (!tail)
 		return;
+	for (size_t i = 0; i < tail->count; i++) /* the next start brings them in */
+		segment_put(store, tail->nodes[i].segment);
 	if (tail->fd >= 0)
 		close(tail->fd);
 	free(tail->buffer.data);

@@ -85,26 +85,41 @@ void wait_all_locked(struct group *group)
 	wait_wake_locked(reader);
 }
 
+/* What this thread is in. */
+static _Thread_local bool running, calling;
+
+bool wait_calling(void)
+{
+	return calling;
+}
+
+/* Its wait has ended. */
+static void call_unlocked(struct store *store, struct reader *reader)
+{
+	store_wake wake = reader->wake;
+	void *arg = reader->wake_arg;
+	bool before = calling;
+
+	reader->wait = WAIT_NOT;
+	pthread_mutex_unlock(&store->state);
+	calling = true;
+	wake(arg);
+	calling = before;
+	pthread_mutex_lock(&store->state);
+}
+
 void wait_run(struct store *store)
 {
-	/* A callback reads, and so may wake others: the outermost call sees to them. */
-	static _Thread_local bool running;
 	struct reader *reader;
-	store_wake wake;
-	void *arg;
 
+	/* A callback reads, and so may wake others: the outermost call sees to them. */
 	if (running)
 		return;
 	running = true;
 	pthread_mutex_lock(&store->state);
 	while ((reader = TAILQ_FIRST(&store->woken))) {
 		TAILQ_REMOVE(&store->woken, reader, wait_entry);
-		reader->wait = WAIT_NOT;
-		wake = reader->wake;
-		arg = reader->wake_arg;
-		pthread_mutex_unlock(&store->state);
-		wake(arg);
-		pthread_mutex_lock(&store->state);
+		call_unlocked(store, reader);
 	}
 	pthread_mutex_unlock(&store->state);
 	running = false;
@@ -158,6 +173,7 @@ bool store_wait_cancel(struct reader *reader)
 		unlist_locked(reader);
 	} else if (reader->wait == WAIT_PASSING) {
 		TAILQ_REMOVE(&store->passing, reader, wait_entry);
+		reader->passing = false; /* nobody goes on, but a read */
 	} else if (reader->wait == WAIT_WOKEN) {
 		TAILQ_REMOVE(&store->woken, reader, wait_entry);
 		if (reader->partition)
@@ -212,19 +228,13 @@ static void *passing_main(void *arg)
 
 	pthread_mutex_lock(&store->state);
 	while (!store->stopping) {
-		store_wake wake;
 		reader = TAILQ_FIRST(&store->passing);
 		if (!reader) {
 			pthread_cond_wait(&store->passing_wake, &store->state);
 			continue;
 		}
 		TAILQ_REMOVE(&store->passing, reader, wait_entry);
-		reader->wait = WAIT_NOT;
-		wake = reader->wake;
-		arg = reader->wake_arg;
-		pthread_mutex_unlock(&store->state);
-		wake(arg);
-		pthread_mutex_lock(&store->state);
+		call_unlocked(store, reader);
 	}
 	pthread_mutex_unlock(&store->state);
 	return NULL;

@@ -344,6 +344,19 @@ static void test_unread(void **state)
 	assert_int_equal(committed(test.group, test.partition), 1);
 }
 
+/* A read that was interrupted is repeated by whoever goes on: it has no end before it. */
+static void test_unread_again(void **state)
+{
+	struct reader *reader = opened(test.group, test.partition);
+
+	(void)state;
+	assert_int_equal(push(test.partition, "a\n"), 0);
+	assert_read(reader, 10, "a\n");
+	store_unread(reader);
+	assert_pop(reader, "a\n");
+	assert_pop(reader, "");
+}
+
 static void test_unread_went_on(void **state)
 {
 	struct reader *reader = opened(test.group, test.partition);
@@ -420,6 +433,7 @@ int main(void)
 		TEST("finishing a message whose lease was lost acks nothing",
 		     test_begun_and_taken),
 		TEST("what a lost reply consumed is unread again", test_unread),
+		TEST("a pop whose reply was lost begins again", test_unread_again),
 		TEST("unread moves nothing once somebody went on", test_unread_went_on),
 		TEST("what was consumed is committed soon and at the closing",
 		     test_committed_soon),

@@ -57,14 +57,20 @@ static void log_expect(struct item *partition)
 	assert_int_equal(count, THREADS * PUSHES);
 }
 
+/* Each push is one: with durability os SQLite gets some of them later (test_tail.c). */
+static void with_transactions(void)
+{
+	test.options.disk = true;
+	reopen();
+}
+
 static void test_fusion(void **state)
 {
 	struct segment_info segments[4];
 	unsigned before;
 
 	(void)state;
-	test.options.disk = true;
-	reopen();
+	with_transactions();
 	before = transactions();
 	hold_begin();
 	assert_int_equal(in_threads(push_to_p, THREADS), 0);
@@ -192,8 +198,7 @@ static void test_outside_lock(void **state)
 	void *failed;
 
 	(void)state;
-	test.options.disk = true;
-	reopen();
+	with_transactions();
 	sem_init(&returned, 0, 0);
 	assert_int_equal(sqlite3_open(test.path, &db), SQLITE_OK);
 	assert_int_equal(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), 0);
@@ -264,6 +269,7 @@ static void test_all_or_none(void **state)
 	struct item *other = made(test.queue, ITEM_PARTITION, "other");
 
 	(void)state;
+	with_transactions();
 	assert_int_equal(push(test.partition, "first\n"), 0);
 	poison("segments", "CAST(new.data AS TEXT) LIKE '%bad%'");
 	hold_begin();
@@ -389,6 +395,7 @@ static void test_default_meets_mkdir(void **state)
 	};
 
 	(void)state;
+	with_transactions();
 	for (size_t i = 0; i < COUNT(cases); i++) {
 		char name[] = { (char)('a' + i), '\0' };
 		struct item *queue = made(NULL, ITEM_QUEUE, name), *partition;
@@ -482,6 +489,7 @@ static void test_clock_of_failed(void **state)
 	struct segment_info segments[2];
 
 	(void)state;
+	with_transactions();
 	store_stop();
 	sql("INSERT OR REPLACE INTO meta VALUES('newest_us', 32503680000000000)");
 	assert_int_equal(store_start(), 0);

@@ -448,6 +448,8 @@ static void test_older(void **state)
 		find_own();
 		assert_int_equal(sql("PRAGMA user_version"), 2);
 		assert_int_equal(committed(test.group, test.partition), round);
+		/* where it started was decided, for it has read */
+		assert_int_equal(set(test.group, SETTING_SUBSCRIPTION, "new"), -EBUSY);
 		reader = opened(test.group, test.partition);
 		if (round == 0)
 			assert_pop(reader, "b\n");
