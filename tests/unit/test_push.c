@@ -266,10 +266,11 @@ static void poison(const char *table, const char *when)
 
 static void test_all_or_none(void **state)
 {
-	struct item *other = made(test.queue, ITEM_PARTITION, "other");
+	struct item *other;
 
 	(void)state;
 	with_transactions();
+	other = made(test.queue, ITEM_PARTITION, "other");
 	assert_int_equal(push(test.partition, "first\n"), 0);
 	poison("segments", "CAST(new.data AS TEXT) LIKE '%bad%'");
 	hold_begin();
