@@ -78,10 +78,14 @@ with tempfile.TemporaryDirectory() as directory:
     settings = os.path.join(directory, "queenfs.ini")
     os.mkdir(mount)
     open(settings, "w", encoding="utf-8").close()
-    subprocess.run(
-        [QUEENFS, "-c", settings, os.path.join(directory, "queen.db"), mount], check=True
+    daemon = subprocess.Popen(
+        [QUEENFS, "-f", "-c", settings, os.path.join(directory, "queen.db"), mount]
     )
     try:
+        while not os.path.exists(f"{mount}/version"):
+            assert daemon.poll() is None, "it did not mount"
+            time.sleep(0.02)
         main(os.path.join(mount, "queues", "events"))
     finally:
         subprocess.run(["fusermount3", "-u", mount], check=True)
+        assert daemon.wait() == 0
