@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Every example works: each program in examples/ ends with status 0, and README names it.
 
+# shellcheck disable=SC2016
 load fs/lib
 
 @test "every example ends with status 0" {
