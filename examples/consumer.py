@@ -9,7 +9,9 @@ the middle and another one goes on where it was. QUEENFS names the daemon
 
 import json
 import os
+import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -73,6 +75,7 @@ def main(queue):
         print("the group stands at", cursor.read().replace("\t", " in "), end="")
 
 
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # tidies up, as after Ctrl-C
 with tempfile.TemporaryDirectory() as directory:
     mount = os.path.join(directory, "mnt")
     settings = os.path.join(directory, "queenfs.ini")
