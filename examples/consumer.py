@@ -9,7 +9,9 @@ the middle and another one goes on where it was. QUEENFS names the daemon
 
 import json
 import os
+import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -73,15 +75,20 @@ def main(queue):
         print("the group stands at", cursor.read().replace("\t", " in "), end="")
 
 
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # tidies up, as after Ctrl-C
 with tempfile.TemporaryDirectory() as directory:
     mount = os.path.join(directory, "mnt")
     settings = os.path.join(directory, "queenfs.ini")
     os.mkdir(mount)
     open(settings, "w", encoding="utf-8").close()
-    subprocess.run(
-        [QUEENFS, "-c", settings, os.path.join(directory, "queen.db"), mount], check=True
+    daemon = subprocess.Popen(
+        [QUEENFS, "-f", "-c", settings, os.path.join(directory, "queen.db"), mount]
     )
     try:
+        while not os.path.exists(f"{mount}/version"):
+            assert daemon.poll() is None, "it did not mount"
+            time.sleep(0.02)
         main(os.path.join(mount, "queues", "events"))
     finally:
         subprocess.run(["fusermount3", "-u", mount], check=True)
+        assert daemon.wait() == 0
