@@ -202,6 +202,7 @@ struct partition_info {
 	int64_t last_offset;	 /* -1: nothing was ever pushed */
 	uint64_t first_position; /* byte position of first_offset since the beginning */
 	uint64_t end_position;	 /* byte position just past last_offset */
+	uint64_t segments;	 /* those made before format 3 count as one */
 	int64_t modified_us;	 /* the last commit; before the first, the making */
 	int64_t made_us;
 };
@@ -211,6 +212,7 @@ struct segment_info {
 	int64_t base_offset, end_offset; /* first and last message, both included */
 	int64_t created_us;		 /* commit time, shared by its messages */
 	uint64_t position, size;	 /* bytes: where in the log, how many */
+	int64_t number; /* rises by one in a partition; 0: before format 3 */
 };
 
 /* The segment that starts exactly at base: ENOENT, EIO. */

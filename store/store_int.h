@@ -151,7 +151,7 @@ void db_checkpoint(struct store *store, enum checkpoint when);
 /* ---- schema.c: tables as text, version, migration --------------------------------- */
 
 #define STORE_APPLICATION_ID 0x51756565 /* "Quee" */
-#define STORE_VERSION 2
+#define STORE_VERSION 3
 #define STORE_PAGE_SIZE 8192
 
 /* Is this file, not opened yet, ours or empty? 0, EMEDIUMTYPE, or what open(2) says. */
@@ -292,7 +292,10 @@ struct partition {
 	int64_t first, last;
 	uint64_t first_position, end_position;
 	int64_t modified_us, made_us;
-	int64_t oldest_end, oldest_us; /* the oldest segment's last offset and time */
+	/* Of the oldest segment the last offset, time and number; of the newest the first
+	 * offset and number; its time is modified_us. */
+	int64_t oldest_end, oldest_us, oldest_number;
+	int64_t newest_base, newest_number;
 	/* Retention: when the oldest segment is due; or it is due, or being removed; or it
 	 * waits for the slowest group. */
 	struct alarm alarm;
@@ -305,7 +308,8 @@ struct partition {
 	int64_t batch_last, batch_created_us;
 	uint64_t batch_end_position;
 	int64_t batch_count; /* messages in pushes */
-	int64_t batch_oldest_end, batch_oldest_us;
+	int64_t batch_oldest_end, batch_oldest_us, batch_oldest_number;
+	int64_t batch_newest_base, batch_newest_number;
 	unsigned pending;
 };
 
@@ -377,6 +381,7 @@ int partition_load(struct partition *partition, sqlite3_stmt *row);
 int group_load(struct group *group, sqlite3_stmt *row);
 
 struct queue *queue_of(struct item *item);
+uint64_t partition_segments_locked(const struct partition *partition);
 bool queue_lines_locked(struct item *queue); /* framing is line */
 struct partition *partition_of(struct item *item);
 struct group *group_of(struct item *item);
