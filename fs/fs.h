@@ -228,7 +228,7 @@ struct file_ops {
 	int (*flush)(struct handle *handle, struct call *call, uint64_t owner);
 	void (*close)(struct handle *handle);
 	/* The whole of a file that is made when it is opened; the text_ functions below. */
-	int (*text)(const struct place *place, FILE *out);
+	int (*text)(const struct node *node, FILE *out);
 	unsigned reader_flags; /* of a file that consumes: READER_FOLLOW, READER_JSON */
 	/* The reader whose read answered EAGAIN and can be waited for. */
 	struct reader *(*reader)(struct handle *handle);
@@ -334,7 +334,7 @@ struct text {
 	char *data;
 	size_t size;
 };
-int text_make(const struct place *place, struct text *text); /* by file_ops.text */
+int text_make(const struct node *node, struct text *text); /* by file_ops.text */
 void text_stat(struct node *node, struct stat *st);
 int text_open(struct handle *handle, struct call *call); /* state: a struct text */
 ssize_t text_read(struct handle *handle, char *buffer, size_t size, off_t offset);

@@ -114,9 +114,10 @@ void push_write_segments(struct store *store, struct segment_list *made)
 	}
 }
 
-void push_publish_segments_locked(struct store *store, struct segment_list *made)
+uint64_t push_publish_segments_locked(struct store *store, struct segment_list *made)
 {
 	struct segment *segment;
+	uint64_t messages = 0;
 
 	for (struct partition *p = store->batch_partitions; p; p = p->batch_next) {
 		if (p->item.state == ITEM_UNBORN)
@@ -128,6 +129,10 @@ void push_publish_segments_locked(struct store *store, struct segment_list *made
 		}
 		p->newest_base = p->batch_newest_base;
 		p->newest_number = p->batch_newest_number;
+		queue_of(p->item.parent)->pushed += (uint64_t)(p->batch_last - p->last);
+		queue_of(p->item.parent)->pushed_bytes +=
+			p->batch_end_position - p->end_position;
+		messages += (uint64_t)(p->batch_last - p->last);
 		p->last = p->batch_last;
 		p->end_position = p->batch_end_position;
 		p->modified_us = p->batch_created_us;
@@ -142,6 +147,7 @@ void push_publish_segments_locked(struct store *store, struct segment_list *made
 	}
 	store->newest_us = store->commit_us;
 	dedup_due_locked(store);
+	return messages;
 }
 
 void push_forget_segments(struct store *store, struct segment_list *made)

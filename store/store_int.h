@@ -275,6 +275,7 @@ struct queue {
 	struct access access[QUEUE_DIRS];
 	struct settings settings;
 	uint64_t dealt; /* for spread: messages pushed without a partition */
+	uint64_t pushed, pushed_bytes; /* since the store was opened */
 	struct names partitions, groups;
 	TAILQ_HEAD(, snapshot) snapshots; /* by id */
 	uint32_t slots; /* slots given out: a partition's place in each group's cursors */
@@ -348,13 +349,17 @@ struct cursor {
 	bool dirty;	    /* in the store's list of cursors to be committed */
 	bool sought;	    /* see struct cursor_state */
 	struct seeks seeks;
-	uint64_t delivered_count, redelivered_count, dead_count, skipped_count;
-	uint64_t filter_errors;
+	struct counts counts; /* by cursor_count() */
+	/* For stats.c: the segment in which the oldest unread message was found. */
+	int64_t unread_base, unread_end, unread_us;
 	TAILQ_ENTRY(cursor) ready_entry, dirty_entry;
 	struct reader_list
 		waiting; /* readers of this partition alone, first come first */
 };
 TAILQ_HEAD(cursor_list, cursor);
+/* Of the cursor, and of its group, which outlives it. */
+#define cursor_count(cursor, what, count) \
+	((cursor)->counts.what += (count), (cursor)->group->counts.what += (count))
 #define CURSOR_DELAY_US 50000 /* what is consumed is committed within 100 ms */
 
 struct group {
@@ -372,6 +377,7 @@ struct group {
 	bool started; /* somebody has read: subscription and filter are decided */
 	struct filter *filter; /* or NULL */
 	struct seeks seeks;
+	struct counts counts; /* of all its cursors, also those that are gone */
 	unsigned watch_count; /* readers with a watch */
 	unsigned dying;	      /* busy cursors */
 	unsigned jobs;	      /* lease jobs under way */
@@ -787,8 +793,17 @@ void push_letter(struct item *group, uint64_t letter, struct item *partition,
 		 const char *name, struct messages *messages, store_done done, void *arg);
 /* The committing role: writes the segments of this batch; then exactly one of the others. */
 void push_write_segments(struct store *store, struct segment_list *made);
-void push_publish_segments_locked(struct store *store, struct segment_list *made);
+/* How many messages they have. */
+uint64_t push_publish_segments_locked(struct store *store, struct segment_list *made);
 void push_forget_segments(struct store *store, struct segment_list *made);
+
+/* ---- member.c, stats.c ----------------------------------------------------------------- */
+
+int64_t lease_left_locked(const struct cursor *cursor); /* INT64_MAX: it has no end */
+
+void stats_init(struct store *store);
+/* A commit took so long and pushed so much. */
+void stats_commit_locked(struct store *store, int64_t took_us, uint64_t messages);
 
 /* ---- snapshot.c ---------------------------------------------------------------------- */
 
@@ -876,6 +891,8 @@ struct store {
 	struct settings defaults; /* of new queues */
 	bool shrinking;		  /* free pages wait to be given back */
 	bool stopping;
+	uint64_t commits, commit_failures;
+	struct histogram commit_histogram, messages_histogram;
 	pthread_cond_t timer_wake;
 	pthread_cond_t removed; /* partition.removing has ended */
 	int64_t dirty_due_us;	/* monotonic */
@@ -887,9 +904,9 @@ struct store {
 
 	/* the committing role's */
 	struct conn *writer;
-	bool synchronous_full; /* what the writer's pragma is set to */
-	uint64_t wal_bytes;
-	uint64_t wal_retry_bytes; /* somebody else reads: try again at this size */
+	bool synchronous_full;	    /* what the writer's pragma is set to */
+	_Atomic uint64_t wal_bytes; /* store_stats() reads it */
+	uint64_t wal_retry_bytes;   /* somebody else reads: try again at this size */
 	/* Pushed to by this batch; new ones are born in this order, which is that of ids. */
 	struct partition *batch_partitions, **batch_partitions_end;
 	int64_t commit_us;  /* newest_us as this batch will leave it */
@@ -901,7 +918,7 @@ struct store {
 
 	int reserve_fd;
 	uint64_t reserve_bytes;
-	bool full; /* the reserve is gone: pushes answer ENOSPC */
+	atomic_bool full; /* the reserve is gone: pushes answer ENOSPC */
 
 	pthread_rwlock_t gate;
 	pthread_mutex_t pool_lock;
