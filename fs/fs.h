@@ -218,6 +218,7 @@ enum {
  * a count, -errno, or where there is a call PARKED; call->why may be filled. */
 struct file_ops {
 	unsigned flags;
+	mode_t withheld; /* permission bits that it never has */
 	void (*init)(struct node *node);
 	void (*stat)(struct node *node, struct stat *st);
 	int (*open)(struct handle *handle, struct call *call);
@@ -359,6 +360,7 @@ extern const struct file_ops letter_file;			     /* dlq.c */
 extern const struct file_ops snapshot_file;			     /* snapshot.c */
 extern const struct file_ops queue_stats_file, partition_stats_file; /* stats.c */
 extern const struct file_ops group_stats_file, lane_stats_file, members_file;
+extern const struct file_ops metrics_file; /* metrics.c */
 extern const struct file_ops cursor_file;  /* cursor.c */
 extern const struct file_ops log_file;	   /* log.c */
 extern const struct file_ops segment_file; /* segment.c */

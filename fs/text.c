@@ -49,6 +49,7 @@ static const char readme[] =
 	"  rm -rf queues/jobs                       remove it all\n"
 	"\n"
 	"  tail errors                              why something was refused\n"
+	"  cat metrics                              counters and sizes, for Prometheus\n"
 	"\n"
 	"Partitions are ordered; `mkdir queues/jobs/partitions/8812` or let the first "
 	"push\n"
