@@ -302,6 +302,55 @@ static void test_oldest(void **state)
 			 -ESTALE);
 }
 
+/* One commit that pushes a message to each of so many partitions, p0 first or last. */
+static void push_each(int count, bool backwards)
+{
+	enum { LINE = 40 };
+	char *text = malloc((size_t)count * LINE);
+	struct answer answer;
+	size_t used = 0;
+
+	assert_non_null(text);
+	for (int i = 0; i < count; i++)
+		used += (size_t)snprintf(text + used, LINE,
+					 "{\"partition\":\"p%d\",\"data\":1}\n",
+					 backwards ? count - 1 - i : i);
+	store_push_json(test.queue, NULL, text, used, 1, false, answer_done,
+			answer_start(&answer));
+	free(text);
+	assert_int_equal(answer_wait(&answer), 0);
+}
+
+/* More partitions than are looked up at once, and the oldest message where it is looked for
+ * last: what is said is never older than the truth, and is the truth the second time. */
+static void test_oldest_of_many(void **state)
+{
+	enum { MANY = 6000 };
+	struct seek seek = { .kind = SEEK_TO_TABLE, .count = MANY };
+	struct segment_info truth;
+	struct answer answer;
+	char name[16];
+
+	(void)state;
+	push_each(MANY, false);
+	push_each(MANY, true);
+	push_each(MANY, false);
+	seek.rows = calloc(MANY, sizeof(*seek.rows));
+	assert_non_null(seek.rows);
+	for (int i = 0; i < MANY; i++) {
+		snprintf(name, sizeof(name), "p%d", i);
+		seek.rows[i].partition = strdup(name);
+	}
+	store_seek(test.group, NULL, &seek, answer_done, answer_start(&answer));
+	assert_int_equal(answer_wait(&answer), 0);
+	assert_int_equal(
+		store_segment(found(test.queue, ITEM_PARTITION, name), 1, &truth), 0);
+	assert_true(group_stats().oldest_us > truth.created_us);
+	assert_int_equal(group_stats().oldest_us, truth.created_us);
+	assert_int_equal(group_stats().lag, 2 * MANY);
+	assert_int_equal(queue_stats().segments, 3 * MANY);
+}
+
 /* ---- commits ------------------------------------------------------------------------------ */
 
 static uint64_t values(const struct histogram *histogram)
@@ -361,6 +410,8 @@ int main(void)
 		     test_many),
 		TEST("the oldest unread message is what a look at each partition finds",
 		     test_oldest),
+		TEST("behind in thousands of partitions it is found step by step",
+		     test_oldest_of_many),
 		TEST("commits are counted, timed and sized", test_commits),
 	};
 
