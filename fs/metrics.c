@@ -2,9 +2,9 @@
 /*
  * metrics.c - the mount's metrics file: Prometheus' text format, version 0.0.4.
  *
- * Read it from the bottom: `families` is what there is. All figures are gathered first, of
- * each queue and group at one moment, because the format wants a family's samples together.
- * A partition is no label: there may be hundreds of thousands.
+ * Read it from the bottom: `families` is what there is. All figures are gathered first,
+ * because the format wants a family's samples together. A partition is no label: there may
+ * be hundreds of thousands.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -232,16 +232,16 @@ static const struct family families[] = {
 	{ "queenfs_queue_bytes", GAUGE, "Bytes retained, as log shows them.",
 	  OF_QUEUE(bytes), ONES },
 	{ "queenfs_queue_segments", GAUGE,
-	  "Segments retained. What a partition had before format 3 of the store counts "
-	  "as "
-	  "one.",
+	  "Segments retained. Those made before format 3 of the store count as one in "
+	  "each partition.",
 	  OF_QUEUE(segments), ONES },
 
 	{ "queenfs_popped_messages_total", COUNTER,
-	  "Messages given to a reader for the first time, by pop or follow.",
+	  "Messages given to a reader, by pop or follow, for the first time or the first "
+	  "since a seek.",
 	  OF_GROUP(counts.delivered), ONES },
 	{ "queenfs_redelivered_messages_total", COUNTER,
-	  "Messages given to a reader again: lost, failed, or read again after a seek.",
+	  "Messages given to a reader again, because they were lost or failed.",
 	  OF_GROUP(counts.redelivered), ONES },
 	{ "queenfs_acked_messages_total", COUNTER,
 	  "Messages acked, and those that the filter passed over as if acked.",
@@ -264,10 +264,9 @@ static const struct family families[] = {
 	{ "queenfs_group_lag_messages", GAUGE, "Messages not acked, leased or not.",
 	  OF_GROUP(lag), ONES },
 	{ "queenfs_group_oldest_unread_seconds", GAUGE,
-	  "Age of the oldest message not acked; 0 if there is none. At least so old: "
-	  "after "
-	  "a start, in a group that is behind in thousands of partitions, the oldest is "
-	  "found after some readings.",
+	  "Age of the oldest message not acked; 0 if there is none. At least so old: in "
+	  "a group that is behind in thousands of partitions it may take some readings "
+	  "after a start until the oldest is found.",
 	  OF_GROUP(age_us), MICROSECONDS },
 	{ "queenfs_group_readers", GAUGE, "Open files of pop and follow.",
 	  OF_GROUP(readers), ONES },

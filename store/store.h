@@ -355,7 +355,7 @@ int store_members(struct item *group, struct member **rows, size_t *count);
 /* What became of messages since the store was opened. They only rise; those of a group keep
  * what happened in partitions that are gone. */
 struct counts {
-	uint64_t delivered;	/* given to a reader for the first time */
+	uint64_t delivered;	/* given to a reader first, or first since a seek */
 	uint64_t redelivered;	/* given again */
 	uint64_t acked;		/* passed by an ack, or by the filter as if acked */
 	uint64_t failed;	/* `fail` was said of it */
