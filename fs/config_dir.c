@@ -13,11 +13,11 @@ static struct item *setting_item(const struct place *place)
 	return place->group ? place->group : place->queue;
 }
 
-static int setting_text(const struct place *place, FILE *out)
+static int setting_text(const struct node *node, FILE *out)
 {
 	char text[SETTING_TEXT_SIZE];
 
-	store_setting(setting_item(place), place->setting, text);
+	store_setting(setting_item(&node->place), node->place.setting, text);
 	fprintf(out, "%s\n", text);
 	return 0;
 }

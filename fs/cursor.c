@@ -59,8 +59,10 @@ static int text_of_partition(const struct place *place, FILE *out)
 	return error;
 }
 
-static int cursor_text(const struct place *place, FILE *out)
+static int cursor_text(const struct node *node, FILE *out)
 {
+	const struct place *place = &node->place;
+
 	return place->partition ? text_of_partition(place, out)
 				: text_of_queue(place->group, out);
 }
@@ -72,7 +74,7 @@ static int cursor_open(struct handle *handle, struct call *call)
 
 	(void)call;
 	if (!error && (handle->flags & O_ACCMODE) != O_WRONLY)
-		error = text_make(&handle->node->place, &file->text);
+		error = text_make(handle->node, &file->text);
 	if (error) {
 		free(file);
 		return error;

@@ -218,6 +218,7 @@ enum {
  * a count, -errno, or where there is a call PARKED; call->why may be filled. */
 struct file_ops {
 	unsigned flags;
+	mode_t withheld; /* permission bits that it never has */
 	void (*init)(struct node *node);
 	void (*stat)(struct node *node, struct stat *st);
 	int (*open)(struct handle *handle, struct call *call);
@@ -228,7 +229,7 @@ struct file_ops {
 	int (*flush)(struct handle *handle, struct call *call, uint64_t owner);
 	void (*close)(struct handle *handle);
 	/* The whole of a file that is made when it is opened; the text_ functions below. */
-	int (*text)(const struct place *place, FILE *out);
+	int (*text)(const struct node *node, FILE *out);
 	unsigned reader_flags; /* of a file that consumes: READER_FOLLOW, READER_JSON */
 	/* The reader whose read answered EAGAIN and can be waited for. */
 	struct reader *(*reader)(struct handle *handle);
@@ -334,7 +335,7 @@ struct text {
 	char *data;
 	size_t size;
 };
-int text_make(const struct place *place, struct text *text); /* by file_ops.text */
+int text_make(const struct node *node, struct text *text); /* by file_ops.text */
 void text_stat(struct node *node, struct stat *st);
 int text_open(struct handle *handle, struct call *call); /* state: a struct text */
 ssize_t text_read(struct handle *handle, char *buffer, size_t size, off_t offset);
@@ -359,6 +360,7 @@ extern const struct file_ops letter_file;			     /* dlq.c */
 extern const struct file_ops snapshot_file;			     /* snapshot.c */
 extern const struct file_ops queue_stats_file, partition_stats_file; /* stats.c */
 extern const struct file_ops group_stats_file, lane_stats_file, members_file;
+extern const struct file_ops metrics_file; /* metrics.c */
 extern const struct file_ops cursor_file;  /* cursor.c */
 extern const struct file_ops log_file;	   /* log.c */
 extern const struct file_ops segment_file; /* segment.c */

@@ -342,7 +342,7 @@ mode_t place_mode(const struct place *place, const struct access *access)
 	/* Consuming is reading and moving a cursor: it takes both bits of the group. */
 	if (ops->flags & FILE_CONSUMES)
 		mode &= (access->mode & 0222) << 1 | (access->mode & 0444) >> 1;
-	return S_IFREG | mode;
+	return S_IFREG | (mode & ~ops->withheld);
 }
 
 /* The directory's own fixed entries: files first, as the table has them, then directories.
@@ -498,6 +498,7 @@ const struct dir_kind dirs[DIR_COUNT] = {
 const struct file_kind files[] = {
 	{ DIR_ROOT, "README", &readme_file },
 	{ DIR_ROOT, "errors", &errors_file },
+	{ DIR_ROOT, "metrics", &metrics_file },
 	{ DIR_ROOT, "version", &version_file },
 
 	{ DIR_QUEUE, "push", &push_file },

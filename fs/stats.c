@@ -6,27 +6,10 @@
 
 #include "fs.h"
 
-/* Of the items of one kind in a queue, for each: 0, or what `each` answered. */
-static int items_each(struct item *queue, enum item_kind kind,
-		      int (*each)(struct item *item, void *arg), void *arg)
+static void print_age(FILE *out, const char *key, int64_t age_us)
 {
-	struct item *item;
-	uint64_t after = 0;
-	int error = 0;
-
-	while (!error && store_next(store_of(queue), queue, kind, after, &item) == 0) {
-		after = store_id(item);
-		error = each(item, arg);
-		store_put(item);
-	}
-	return error;
-}
-
-static void print_age(FILE *out, const char *key, struct item *item, int64_t since_us)
-{
-	if (since_us)
-		fprintf(out, "%s %.3f\n", key,
-			(double)(store_now(store_of(item)) - since_us) / 1e6);
+	if (age_us)
+		fprintf(out, "%s %.3f\n", key, (double)age_us / 1e6);
 	else
 		fprintf(out, "%s 0\n", key);
 }
@@ -41,137 +24,94 @@ static void print_time(FILE *out, const char *key, int64_t time_us)
 
 /* ---- a partition and a queue ------------------------------------------------------------- */
 
-static int partition_stats(const struct place *place, FILE *out)
+static int partition_stats(const struct node *node, FILE *out)
 {
 	struct partition_info info;
 
-	store_partition_info(place->partition, &info);
-	fprintf(out, "first_offset %lld\nlast_offset %lld\nmessages %lld\nbytes %llu\n",
+	store_partition_info(node->place.partition, &info);
+	fprintf(out,
+		"first_offset %lld\nlast_offset %lld\nmessages %lld\nbytes %llu\n"
+		"segments %llu\n",
 		(long long)info.first_offset, (long long)info.last_offset,
 		(long long)info.last_offset - (long long)info.first_offset + 1,
-		(unsigned long long)(info.end_position - info.first_position));
+		(unsigned long long)(info.end_position - info.first_position),
+		(unsigned long long)info.segments);
 	print_time(out, "modified_at", info.modified_us);
 	print_time(out, "made_at", info.made_us);
 	return 0;
 }
 
-struct queue_sum {
-	long long partitions, groups, pushed, messages;
-	unsigned long long bytes;
-};
-
-static int sum_partition(struct item *partition, void *arg)
+static void print_number(FILE *out, const char *key, uint64_t number)
 {
-	struct queue_sum *sum = arg;
-	struct partition_info info;
-
-	store_partition_info(partition, &info);
-	sum->partitions++;
-	sum->pushed += info.last_offset + 1;
-	sum->messages += info.last_offset - info.first_offset + 1;
-	sum->bytes += info.end_position - info.first_position;
-	return 0;
+	fprintf(out, "%s %llu\n", key, (unsigned long long)number);
 }
 
-static int count_group(struct item *group, void *arg)
+static int queue_stats(const struct node *node, FILE *out)
 {
-	(void)group;
-	((struct queue_sum *)arg)->groups++;
+	struct queue_stats stats;
+
+	store_queue_stats(node->place.queue, &stats);
+	print_number(out, "partitions", stats.partitions);
+	print_number(out, "groups", stats.groups);
+	print_number(out, "pushed", stats.offsets);
+	print_number(out, "messages", stats.messages);
+	print_number(out, "bytes", stats.bytes);
+	print_number(out, "segments", stats.segments);
 	return 0;
-}
-
-static int queue_stats(const struct place *place, FILE *out)
-{
-	struct queue_sum sum = { 0 };
-	int error = items_each(place->queue, ITEM_PARTITION, sum_partition, &sum);
-
-	if (!error)
-		error = items_each(place->queue, ITEM_GROUP, count_group, &sum);
-	fprintf(out,
-		"partitions %lld\ngroups %lld\npushed %lld\nmessages %lld\nbytes %llu\n",
-		sum.partitions, sum.groups, sum.pushed, sum.messages, sum.bytes);
-	return error;
 }
 
 /* ---- a group, in a partition and in all ---------------------------------------------------- */
 
-static void print_counts(FILE *out, const struct cursor_info *info)
+static void print_counts(FILE *out, const struct counts *counts)
 {
-	fprintf(out,
-		"delivered %llu\nredelivered %llu\ndead_lettered %llu\nskipped %llu\n"
-		"filter_errors %llu\n",
-		(unsigned long long)info->delivered,
-		(unsigned long long)info->redelivered, (unsigned long long)info->dead,
-		(unsigned long long)info->skipped,
-		(unsigned long long)info->filter_errors);
+	print_number(out, "delivered", counts->delivered);
+	print_number(out, "redelivered", counts->redelivered);
+	print_number(out, "acked", counts->acked);
+	print_number(out, "failed", counts->failed);
+	print_number(out, "dead_lettered", counts->dead_lettered);
+	print_number(out, "skipped", counts->skipped);
+	print_number(out, "filtered", counts->filtered);
+	print_number(out, "filter_errors", counts->filter_errors);
 }
 
-static int lane_stats(const struct place *place, FILE *out)
+static int lane_stats(const struct node *node, FILE *out)
 {
+	struct item *group = node->place.group;
 	struct cursor_info info;
-	int error = store_cursor_info(place->group, place->partition, &info);
+	int error = store_cursor_info(group, node->place.partition, &info);
+	int64_t now = store_now(store_of(group));
 
 	if (error)
 		return error;
 	fprintf(out, "committed %lld\nlag %lld\n", (long long)info.committed,
 		(long long)(info.last_offset - info.committed));
-	print_age(out, "oldest_unread_seconds", place->group, info.oldest_us);
+	print_age(out, "oldest_unread_seconds",
+		  info.oldest_us ? now - info.oldest_us : 0);
 	fprintf(out, "lease_pid %d\nlease_uid %d\n", (int)info.holder.pid,
 		info.leased ? (int)info.holder.uid : -1);
 	if (info.leased && info.lease_us != INT64_MAX)
-		print_time(out, "lease_end",
-			   store_now(store_of(place->group)) + info.lease_us);
+		print_time(out, "lease_end", now + info.lease_us);
 	else
 		fprintf(out, "lease_end -\n");
 	fprintf(out, "attempts %u\nretries %u\n", info.attempts, info.failures);
-	print_counts(out, &info);
+	print_counts(out, &info.counts);
 	return 0;
 }
 
-struct group_sum {
-	struct item *group;
-	struct cursor_info sum;
-	long long lag, leased, partitions;
-};
-
-static int sum_lane(struct item *partition, void *arg)
+static int group_stats(const struct node *node, FILE *out)
 {
-	struct group_sum *sum = arg;
-	struct cursor_info info;
-	int error = store_cursor_info(sum->group, partition, &info);
-
-	if (error == -ESTALE)
-		return 0; /* the partition has just gone */
-	if (error)
-		return error;
-	sum->partitions++;
-	sum->lag += info.last_offset - info.committed;
-	sum->leased += info.leased;
-	sum->sum.delivered += info.delivered;
-	sum->sum.redelivered += info.redelivered;
-	sum->sum.dead += info.dead;
-	sum->sum.skipped += info.skipped;
-	sum->sum.filter_errors += info.filter_errors;
-	if (info.oldest_us &&
-	    (!sum->sum.oldest_us || info.oldest_us < sum->sum.oldest_us))
-		sum->sum.oldest_us = info.oldest_us;
-	return 0;
-}
-
-static int group_stats(const struct place *place, FILE *out)
-{
-	struct group_sum sum = { .group = place->group };
-	struct group_info info;
-	int error = items_each(place->queue, ITEM_PARTITION, sum_lane, &sum);
+	struct group_stats stats;
+	int error = store_group_stats(node->place.group, &stats);
 
 	if (error)
 		return error;
-	store_group_info(place->group, &info);
-	fprintf(out, "partitions %lld\nlag %lld\n", sum.partitions, sum.lag);
-	print_age(out, "oldest_unread_seconds", place->group, sum.sum.oldest_us);
-	fprintf(out, "members %u\nwaiting %u\nleased %lld\n", info.readers, info.waiting,
-		sum.leased);
-	print_counts(out, &sum.sum);
+	print_number(out, "partitions", stats.partitions);
+	print_number(out, "lag", stats.lag);
+	print_age(out, "oldest_unread_seconds", stats.age_us);
+	print_number(out, "members", stats.readers);
+	print_number(out, "waiting", stats.waiting);
+	print_number(out, "leased", stats.leased);
+	print_counts(out, &stats.counts);
 	return 0;
 }
 
@@ -213,17 +153,18 @@ static void print_member(FILE *out, struct item *group, const struct member *mem
 		member->partition ? store_name(member->partition) : "-", span, until);
 }
 
-static int members_text(const struct place *place, FILE *out)
+static int members_text(const struct node *node, FILE *out)
 {
+	struct item *group = node->place.group;
 	struct member *rows;
 	size_t count;
-	int error = store_members(place->group, &rows, &count);
+	int error = store_members(group, &rows, &count);
 
 	if (error)
 		return error;
 	fputs("# pid\tuid\tcommand\tfile\tpartition\tfrom-to\tlease-end\n", out);
 	for (size_t i = 0; i < count; i++) {
-		print_member(out, place->group, &rows[i]);
+		print_member(out, group, &rows[i]);
 		store_put(rows[i].partition);
 	}
 	free(rows);

@@ -69,26 +69,27 @@ static const char readme[] =
 	"  rm -rf queues/jobs                       remove it all\n"
 	"\n"
 	"  tail errors                              why something was refused\n"
+	"  cat metrics                              counters and sizes, for Prometheus\n"
 	"\n"
 	"Partitions are ordered; `mkdir queues/jobs/partitions/8812` or let the first "
 	"push\n"
 	"make \"default\". The manual is queenfs(8).\n";
 
-static int readme_text(const struct place *place, FILE *out)
+static int readme_text(const struct node *node, FILE *out)
 {
-	(void)place;
+	(void)node;
 	fputs(readme, out);
 	return 0;
 }
 
-static int version_text(const struct place *place, FILE *out)
+static int version_text(const struct node *node, FILE *out)
 {
-	(void)place;
+	(void)node;
 	fputs("queenfs " QUEENFS_VERSION "\n", out);
 	return 0;
 }
 
-int text_make(const struct place *place, struct text *text)
+int text_make(const struct node *node, struct text *text)
 {
 	struct text made = { NULL, 0 };
 	FILE *out = open_memstream(&made.data, &made.size);
@@ -96,7 +97,7 @@ int text_make(const struct place *place, struct text *text)
 
 	if (!out)
 		return -ENOMEM;
-	error = place->file->ops->text(place, out);
+	error = node->place.file->ops->text(node, out);
 	if (fclose(out) != 0 && !error)
 		error = -ENOMEM;
 	if (error)
@@ -110,7 +111,7 @@ void text_stat(struct node *node, struct stat *st)
 {
 	struct text text;
 
-	if (text_make(&node->place, &text) == 0) {
+	if (text_make(node, &text) == 0) {
 		st->st_size = (off_t)text.size;
 		free(text.data);
 	}
@@ -119,7 +120,7 @@ void text_stat(struct node *node, struct stat *st)
 int text_open(struct handle *handle, struct call *call)
 {
 	struct text *text = calloc(1, sizeof(*text));
-	int error = text ? text_make(&handle->node->place, text) : -ENOMEM;
+	int error = text ? text_make(handle->node, text) : -ENOMEM;
 
 	(void)call;
 	if (error)

@@ -33,6 +33,7 @@ struct lease_job {
 	bool single;
 	int64_t to;  /* LEASE_PASS: up to here; LEASE_RECORD: the span's end */
 	bool stale;  /* the epoch had passed: nothing was written */
+	bool failed; /* LEASE_FAIL: it counts */
 	bool letter; /* the head becomes a dead letter */
 	struct cursor_state state;
 	char why[200];
@@ -48,7 +49,7 @@ static void after_locked(struct lease_job *job, const struct cursor *cursor)
 	bool gone = cursor->partition->first > job->head; /* rm was quicker */
 
 	*state = cursor->applied ? *cursor->applied : cursor_state_locked(cursor);
-	job->letter = false;
+	job->failed = job->letter = false;
 	switch (job->verb) {
 	case LEASE_RECORD:
 		state->attempts++;
@@ -68,6 +69,7 @@ static void after_locked(struct lease_job *job, const struct cursor *cursor)
 		if (state->committed >= job->head || gone)
 			break;
 		state->failures++;
+		job->failed = true;
 		job->letter = state->failures > limit;
 		break;
 	case LEASE_DLQ:
@@ -147,6 +149,19 @@ static void lease_done_locked(struct lease_job *job)
 	}
 }
 
+static void count_acked_locked(struct lease_job *job)
+{
+	int64_t from = cursor_committed_locked(job->cursor);
+
+	if (job->state.committed > from)
+		cursor_count(job->cursor, acked, (uint64_t)(job->state.committed - from));
+}
+
+static uint64_t span_left(const struct span *span)
+{
+	return (uint64_t)(span->end - span->next) + 1;
+}
+
 static void lease_publish_locked(struct store *store, struct job *base)
 {
 	struct lease_job *job = container_of(base, struct lease_job, job);
@@ -162,16 +177,21 @@ static void lease_publish_locked(struct store *store, struct job *base)
 	if (job->stale)
 		return;
 	again = span && cursor->delivered >= span->next;
+	if (job->verb == LEASE_PASS)
+		count_acked_locked(job);
+	cursor_count(cursor, failed, job->failed);
+	cursor_count(cursor, dead_lettered, job->letter);
 	cursor_set_locked(cursor, &job->state);
-	cursor->dead_count += job->letter;
 	if (job->verb == LEASE_DEAD) { /* whoever held it, overdue, has lost it */
 		cursor->epoch++;
 		cursor_free_lease_locked(cursor, false);
 	}
 	if (span && job->verb == LEASE_RECORD) {
 		span->recorded = true;
-		(*(again ? &cursor->redelivered_count : &cursor->delivered_count)) +=
-			(uint64_t)(span->end - span->next + 1);
+		if (again)
+			cursor_count(cursor, redelivered, span_left(span));
+		else
+			cursor_count(cursor, delivered, span_left(span));
 	}
 	if (span && span->next <= job->state.committed)
 		span->next = job->state.committed + 1;

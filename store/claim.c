@@ -330,7 +330,7 @@ static int gap_locked(struct reader *reader, struct cursor *cursor, int64_t next
 	if (state.committed >= partition->first - 1)
 		return 0;
 	if (next < partition->first) {
-		cursor->skipped_count += (uint64_t)(partition->first - next);
+		cursor_count(cursor, skipped, (uint64_t)(partition->first - next));
 		if (reader->json)
 			error = gap_event_locked(reader, partition, next);
 	}
@@ -412,9 +412,9 @@ static void give_locked(struct reader *reader, struct span *span, int64_t offset
 		cursor->attempts++;
 	if (offset > cursor->delivered) {
 		cursor->delivered = offset;
-		cursor->delivered_count++;
+		cursor_count(cursor, delivered, 1);
 	} else {
-		cursor->redelivered_count++;
+		cursor_count(cursor, redelivered, 1);
 	}
 }
 
@@ -424,6 +424,7 @@ static void pass_locked(struct cursor *cursor, int64_t offset)
 
 	if (offset <= state.committed)
 		return;
+	cursor_count(cursor, acked, (uint64_t)(offset - state.committed));
 	cursor_pass(&state, offset);
 	cursor_set_locked(cursor, &state);
 	cursor_dirty_locked(cursor);
@@ -503,6 +504,7 @@ static int pass_over_locked(struct reader *reader, struct span *span)
 	struct cursor *cursor = span->cursor;
 	int64_t offset = span->next;
 
+	cursor_count(cursor, filtered, 1);
 	if (span->recorded) {
 		int error = passed_add(span, offset);
 		if (error)
@@ -880,7 +882,7 @@ static int look(struct reader *reader, struct found *found, struct target *targe
 			stop = reader->passing ? -EALREADY : 1;
 		}
 	} else {
-		found->span->cursor->filter_errors += wanted < 0;
+		cursor_count(found->span->cursor, filter_errors, wanted < 0);
 		stop = give_found_locked(reader, found, target);
 	}
 	segment_put_locked(found->segment);

@@ -36,6 +36,7 @@ struct batch {
 	struct dirty_row *rows;
 	size_t row_count;
 	struct segment_list made;
+	int64_t took_us;
 };
 
 #define batch_each(batch, var) \
@@ -194,7 +195,8 @@ static void batch_publish(struct store *store, struct batch *batch)
 	pthread_mutex_lock(&store->state);
 	batch_each(batch, job) if (!job->error && job->type->publish_locked)
 		job->type->publish_locked(store, job);
-	push_publish_segments_locked(store, &batch->made);
+	stats_commit_locked(store, batch->took_us,
+			    push_publish_segments_locked(store, &batch->made));
 	pthread_mutex_unlock(&store->state);
 }
 
@@ -218,6 +220,7 @@ static void batch_fail(struct store *store, struct batch *batch, bool pushes, in
 static void batch_redirty(struct store *store, struct batch *batch)
 {
 	pthread_mutex_lock(&store->state);
+	store->commit_failures++;
 	for (size_t i = 0; i < batch->row_count; i++)
 		cursor_dirty_locked(batch->rows[i].cursor);
 	pthread_mutex_unlock(&store->state);
@@ -264,6 +267,7 @@ static void fail_syncs(struct store *store, struct batch *batch)
 static void batch_run(struct store *store, struct batch *batch)
 {
 	bool synced = false, pushes = false;
+	int64_t began_us;
 	int error;
 
 	batch_each(batch, job)
@@ -278,6 +282,7 @@ static void batch_run(struct store *store, struct batch *batch)
 			shrink_look(store);
 		}
 	}
+	began_us = monotonic_us();
 	error = batch_write(store, batch);
 	if (error == -ENOSPC && !store->full) {
 		batch_fail(store, batch, true, error);
@@ -287,6 +292,7 @@ static void batch_run(struct store *store, struct batch *batch)
 	}
 	if (!error && synced && db_sync_wal(store) < 0)
 		fail_syncs(store, batch);
+	batch->took_us = monotonic_us() - began_us;
 	if (error) {
 		batch_fail(store, batch, false, error);
 		batch_redirty(store, batch);

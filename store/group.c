@@ -51,7 +51,7 @@ int cursor_make_locked(struct group *group, struct partition *partition)
 		return -ENOMEM;
 	cursor->group = group;
 	cursor->partition = partition;
-	cursor->committed = cursor->delivered = -1;
+	cursor->committed = cursor->delivered = cursor->unread_end = -1;
 	cursor->alarm.ring_locked = cursor_ring_locked;
 	TAILQ_INIT(&cursor->waiting);
 	group->cursors[partition->slot] = cursor;

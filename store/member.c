@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* member.c - what members and stats show: who reads, and how far a group is. */
+/* member.c - what members shows: who reads. */
 #include <stdlib.h>
 
 #include "store_int.h"
 
-static int64_t lease_left_locked(const struct cursor *cursor)
+int64_t lease_left_locked(const struct cursor *cursor)
 {
 	return cursor->alarm.at_us ? cursor->alarm.at_us - monotonic_us()
 	       : cursor->overdue   ? 0
@@ -71,60 +71,4 @@ int store_members(struct item *item, struct member **out, size_t *out_count)
 	*out = rows;
 	*out_count = count;
 	return 0;
-}
-
-void store_group_info(struct item *group, struct group_info *info)
-{
-	pthread_mutex_lock(&group->store->state);
-	*info = (struct group_info){ group_of(group)->reader_count,
-				     group_of(group)->waiting_count };
-	pthread_mutex_unlock(&group->store->state);
-}
-
-static int oldest_unread(struct item *partition, int64_t offset, int64_t *created_us)
-{
-	struct segment_info info;
-	int error = store_segment_of(partition, offset, &info);
-
-	if (error == -ENOENT) { /* rm was quicker, or nothing is unread */
-		*created_us = 0;
-		return 0;
-	}
-	if (!error)
-		*created_us = info.created_us;
-	return error;
-}
-
-int store_cursor_info(struct item *group, struct item *partition, struct cursor_info *out)
-{
-	struct store *store = group->store;
-	struct cursor_info info = { 0 };
-	struct cursor *cursor;
-	int error = 0;
-
-	pthread_mutex_lock(&store->state);
-	if (group->state != ITEM_LIVE || partition->state != ITEM_LIVE) {
-		error = -ESTALE;
-	} else {
-		cursor = cursor_locked(group_of(group), partition_of(partition));
-		info.committed = cursor_committed_locked(cursor);
-		info.last_offset = partition_of(partition)->last;
-		info.leased = cursor->held;
-		info.lease_us = cursor->held ? lease_left_locked(cursor) : 0;
-		if (cursor->held)
-			info.holder = cursor->holder->who;
-		info.attempts = cursor->attempts;
-		info.failures = cursor->failures;
-		info.delivered = cursor->delivered_count;
-		info.redelivered = cursor->redelivered_count;
-		info.dead = cursor->dead_count;
-		info.skipped = cursor->skipped_count;
-		info.filter_errors = cursor->filter_errors;
-	}
-	pthread_mutex_unlock(&store->state);
-	if (!error && info.committed < info.last_offset)
-		error = oldest_unread(partition, info.committed + 1, &info.oldest_us);
-	if (!error)
-		*out = info;
-	return error;
 }

@@ -177,7 +177,10 @@ int partition_load(struct partition *partition, sqlite3_stmt *row)
 	partition->first_position = oldest.position;
 	partition->oldest_end = oldest.end_offset;
 	partition->oldest_us = oldest.created_us;
+	partition->oldest_number = oldest.number;
 	partition->last = newest.end_offset;
+	partition->newest_base = newest.base_offset;
+	partition->newest_number = newest.number;
 	partition->end_position = newest.position + newest.size;
 	partition->modified_us = newest.created_us;
 	if (item->store->newest_us < newest.created_us)
@@ -201,6 +204,14 @@ struct item *partition_or_unborn_locked(struct item *queue, const char *name, in
 	return NULL;
 }
 
+uint64_t partition_segments_locked(const struct partition *partition)
+{
+	return partition->last < partition->first
+		       ? 0
+		       : (uint64_t)(partition->newest_number - partition->oldest_number) +
+				 1;
+}
+
 void store_partition_info(struct item *item, struct partition_info *info)
 {
 	struct partition *partition = partition_of(item);
@@ -211,6 +222,7 @@ void store_partition_info(struct item *item, struct partition_info *info)
 		.last_offset = partition->last,
 		.first_position = partition->first_position,
 		.end_position = partition->end_position,
+		.segments = partition_segments_locked(partition),
 		.modified_us = partition->modified_us,
 		.made_us = partition->made_us,
 	};

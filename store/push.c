@@ -52,6 +52,7 @@ void segment_write(struct store *store, const struct segment *segment)
 	bind_int(stmt, 4, info->created_us);
 	bind_int(stmt, 5, (int64_t)info->position);
 	bind_int(stmt, 6, (int64_t)info->size);
+	bind_int(stmt, 11, info->number);
 	if (!writer->error)
 		conn_run(writer, stmt);
 	for (size_t i = 0; i < count; i++)
@@ -65,7 +66,9 @@ static void partition_write(struct store *store, struct partition *partition,
 
 	for (; first && !store->writer->error; first = end) {
 		struct segment_info info = { .base_offset = partition->batch_last + 1,
-					     .position = partition->batch_end_position };
+					     .position = partition->batch_end_position,
+					     .number =
+						     partition->batch_newest_number + 1 };
 		struct segment *segment = NULL;
 		struct messages joined;
 		size_t size = first->messages.size + first->messages.meta_size;
@@ -94,7 +97,10 @@ static void partition_write(struct store *store, struct partition *partition,
 		if (info.base_offset == partition->first) { /* it was empty */
 			partition->batch_oldest_end = info.end_offset;
 			partition->batch_oldest_us = info.created_us;
+			partition->batch_oldest_number = info.number;
 		}
+		partition->batch_newest_base = info.base_offset;
+		partition->batch_newest_number = info.number;
 		partition->batch_last = info.end_offset;
 		partition->batch_end_position = info.position + info.size;
 	}
@@ -105,15 +111,17 @@ void push_write_segments(struct store *store, struct segment_list *made)
 	for (struct partition *p = store->batch_partitions; p; p = p->batch_next) {
 		p->batch_last = p->last;
 		p->batch_end_position = p->end_position;
+		p->batch_newest_number = p->newest_number;
 		partition_write(store, p, made);
 	}
 	if (store->to_tail && !store->writer->error)
 		tail_write(store, made);
 }
 
-void push_publish_segments_locked(struct store *store, struct segment_list *made)
+uint64_t push_publish_segments_locked(struct store *store, struct segment_list *made)
 {
 	struct segment *segment;
+	uint64_t messages = 0;
 
 	for (struct partition *p = store->batch_partitions; p; p = p->batch_next) {
 		if (p->item.state == ITEM_UNBORN)
@@ -121,7 +129,14 @@ void push_publish_segments_locked(struct store *store, struct segment_list *made
 		if (p->last < p->first) {
 			p->oldest_end = p->batch_oldest_end;
 			p->oldest_us = p->batch_oldest_us;
+			p->oldest_number = p->batch_oldest_number;
 		}
+		p->newest_base = p->batch_newest_base;
+		p->newest_number = p->batch_newest_number;
+		queue_of(p->item.parent)->pushed += (uint64_t)(p->batch_last - p->last);
+		queue_of(p->item.parent)->pushed_bytes +=
+			p->batch_end_position - p->end_position;
+		messages += (uint64_t)(p->batch_last - p->last);
 		p->last = p->batch_last;
 		p->end_position = p->batch_end_position;
 		p->modified_us = p->batch_created_us;
@@ -141,6 +156,7 @@ void push_publish_segments_locked(struct store *store, struct segment_list *made
 		}
 	store->newest_us = store->commit_us;
 	dedup_due_locked(store);
+	return messages;
 }
 
 void push_forget_segments(struct store *store, struct segment_list *made)

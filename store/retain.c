@@ -185,7 +185,7 @@ static int may_go(struct cut_job *cut, const struct segment_info *info)
 /* Walks from the oldest on; removes the bodies on the way. */
 static int cut_walk(struct store *store, struct cut_job *cut)
 {
-	enum { BODY = 5 };
+	enum { BODY = 6 };
 	sqlite3_stmt *stmt = conn_stmt(store->writer, STMT_SEGMENT_OLDEST);
 	uint64_t bytes = 0;
 	int got, goes = 1;
@@ -317,6 +317,7 @@ static void cut_publish_locked(struct store *store, struct job *job)
 		partition->first_position = cut->next.position;
 		partition->oldest_end = cut->next.end_offset;
 		partition->oldest_us = cut->next.created_us;
+		partition->oldest_number = cut->next.number;
 		for (unsigned i = 0; i < cut->count; i++)
 			cache_forget_locked(store, cut->item->id, cut->bases[i]);
 		partition_wake_locked(partition);

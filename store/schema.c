@@ -111,6 +111,7 @@ static const char tables[] =
 	"  created_us INTEGER NOT NULL,"
 	"  position INTEGER NOT NULL,"
 	"  size INTEGER NOT NULL,"
+	"  number INTEGER NOT NULL DEFAULT 0," /* in its partition, rising by one */
 	"  body INTEGER REFERENCES bodies,"
 	"  ends BLOB,"
 	"  data BLOB,"
@@ -132,6 +133,7 @@ static const char *const steps[STORE_VERSION] = {
 	      "ALTER TABLE letters ADD COLUMN meta BLOB;"
 	      "ALTER TABLE segments ADD COLUMN meta BLOB;"
 	      "ALTER TABLE bodies ADD COLUMN meta BLOB;" NEW_IN_2,
+	[2] = "ALTER TABLE segments ADD COLUMN number INTEGER NOT NULL DEFAULT 0;",
 };
 
 static uint32_t big_endian(const unsigned char *bytes)

@@ -205,6 +205,7 @@ void segment_info_columns(sqlite3_stmt *stmt, struct segment_info *info)
 		.created_us = sqlite3_column_int64(stmt, 2),
 		.position = (uint64_t)sqlite3_column_int64(stmt, 3),
 		.size = (uint64_t)sqlite3_column_int64(stmt, 4),
+		.number = sqlite3_column_int64(stmt, 5),
 	};
 }
 
@@ -244,7 +245,7 @@ static int ends_read(const void *packed, size_t count, size_t size, uint32_t *en
 static int segment_row(struct conn *conn, sqlite3_stmt *stmt, uint64_t partition,
 		       struct segment **out)
 {
-	enum { BODY = 5, DATA, ENDS, META };
+	enum { BODY = 6, DATA, ENDS, META };
 	bool here = sqlite3_column_type(stmt, BODY) == SQLITE_NULL;
 	const void *packed = sqlite3_column_blob(stmt, ENDS);
 	size_t count = (size_t)sqlite3_column_bytes(stmt, ENDS) / sizeof(uint32_t);

@@ -64,13 +64,13 @@ static const char *const texts[STMT_COUNT] = {
 		"sought = excluded.sought",
 
 	[STMT_SEGMENT_INSERT] = "INSERT INTO segments(partition, base, last, created_us, "
-				"position, size, body, ends, data, meta) "
-				"VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+				"position, size, body, ends, data, meta, number) "
+				"VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
 	[STMT_SEGMENTS_BELOW_DELETE] =
 		"DELETE FROM segments WHERE partition = ?1 AND base < ?2",
 	[STMT_BODY_INSERT] = "INSERT INTO bodies(ends, data, meta) VALUES(?1, ?2, ?3)",
 	[STMT_BODY_DELETE] = "DELETE FROM bodies WHERE id = ?1",
-#define SEGMENT_COLUMNS "SELECT base, last, created_us, position, size"
+#define SEGMENT_COLUMNS "SELECT base, last, created_us, position, size, number"
 	[STMT_SEGMENT_FIRST] = SEGMENT_COLUMNS
 	" FROM segments WHERE partition = ?1 ORDER BY base LIMIT 1",
 	[STMT_SEGMENT_OLDEST] =

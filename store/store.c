@@ -250,6 +250,7 @@ int store_open(const struct store_options *options, struct store **out,
 	settings_init(&store->defaults);
 	why_set(why, 0, "%s", "");
 	locks_init(store);
+	stats_init(store);
 	store->path = strdup(options->path);
 
 	/* The probe comes first, so that nothing is made beside a file that is not ours,

@@ -202,6 +202,7 @@ struct partition_info {
 	int64_t last_offset;	 /* -1: nothing was ever pushed */
 	uint64_t first_position; /* byte position of first_offset since the beginning */
 	uint64_t end_position;	 /* byte position just past last_offset */
+	uint64_t segments;	 /* those made before format 3 count as one */
 	int64_t modified_us;	 /* the last commit; before the first, the making */
 	int64_t made_us;
 };
@@ -211,6 +212,7 @@ struct segment_info {
 	int64_t base_offset, end_offset; /* first and last message, both included */
 	int64_t created_us;		 /* commit time, shared by its messages */
 	uint64_t position, size;	 /* bytes: where in the log, how many */
+	int64_t number; /* rises by one in a partition; 0: before format 3 */
 };
 
 /* The segment that starts exactly at base: ENOENT, EIO. */
@@ -348,6 +350,21 @@ struct member {
 /* A row per lease, or per reader without one. The caller puts partitions, frees rows. */
 int store_members(struct item *group, struct member **rows, size_t *count);
 
+/* ---- how much and how far: stats and metrics ----------------------------------------- */
+
+/* What became of messages since the store was opened. They only rise; those of a group keep
+ * what happened in partitions that are gone. */
+struct counts {
+	uint64_t delivered;	/* given to a reader first, or first since a seek */
+	uint64_t redelivered;	/* given again */
+	uint64_t acked;		/* passed by an ack, or by the filter as if acked */
+	uint64_t failed;	/* `fail` was said of it */
+	uint64_t dead_lettered; /* given up */
+	uint64_t skipped;	/* removed before the group had read it */
+	uint64_t filtered;	/* not wanted by the group's filter */
+	uint64_t filter_errors; /* the filter could not tell */
+};
+
 struct cursor_info {
 	int64_t committed, last_offset;
 	int64_t oldest_us; /* created_at of the oldest unread message, 0: none */
@@ -355,17 +372,54 @@ struct cursor_info {
 	struct reader_who holder;
 	int64_t lease_us;
 	unsigned attempts, failures;
-	/* Since the mount: messages given first and again, given up, removed unread. */
-	uint64_t delivered, redelivered, dead, skipped, filter_errors;
+	struct counts counts;
 };
 /* How far a group is in a partition. ESTALE, EIO. */
 int store_cursor_info(struct item *group, struct item *partition,
 		      struct cursor_info *info);
 
-struct group_info {
-	unsigned readers, waiting;
+struct group_stats {
+	uint64_t partitions, leased; /* how many there are; with a lease */
+	uint64_t lag;		     /* messages not acked */
+	int64_t oldest_us, age_us;   /* of the oldest of them: created_at, age; 0: none */
+	uint64_t readers, waiting;
+	struct counts counts;
 };
-void store_group_info(struct item *group, struct group_info *info);
+/*
+ * How far a group is in all partitions of its queue: one pass in memory, in which others get
+ * their turn, and a bounded number of looks into the store. After the opening of a store, in
+ * a group that is behind in thousands of partitions, the oldest may be even older until this
+ * was asked a few times. ESTALE.
+ */
+int store_group_stats(struct item *group, struct group_stats *stats);
+
+struct queue_stats {
+	uint64_t partitions, groups;
+	uint64_t messages, bytes, segments; /* retained */
+	uint64_t offsets;		    /* given out in the partitions that it has */
+	uint64_t pushed, pushed_bytes;	    /* since the store was opened */
+};
+/* One pass in memory, in which others get their turn. */
+void store_queue_stats(struct item *queue, struct queue_stats *stats);
+
+/* How often a value was up to bounds[i], and above the bound before; in the end, above all
+ * bounds. */
+#define HISTOGRAM_BOUNDS_MAX 20
+struct histogram {
+	const uint64_t *bounds; /* ascending, static */
+	unsigned bound_count;
+	uint64_t counts[HISTOGRAM_BOUNDS_MAX + 1];
+	uint64_t sum; /* of the values */
+};
+
+struct store_stats {
+	uint64_t commits, commit_failures; /* since the store was opened */
+	struct histogram commit_us;	   /* how long they took, each with its sync */
+	struct histogram commit_messages;  /* pushed by each that pushed any */
+	uint64_t store_bytes, wal_bytes;   /* the file; what the WAL holds */
+	uint64_t full; /* 1: pushes answer ENOSPC until the reserve is there again */
+};
+void store_stats(struct store *store, struct store_stats *stats);
 
 /* ---- dead letters (section 9) ------------------------------------------------------ */
 

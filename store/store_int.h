@@ -153,7 +153,7 @@ void db_checkpoint(struct store *store, enum checkpoint when);
 /* ---- schema.c: tables as text, version, migration --------------------------------- */
 
 #define STORE_APPLICATION_ID 0x51756565 /* "Quee" */
-#define STORE_VERSION 2
+#define STORE_VERSION 3
 #define STORE_PAGE_SIZE 8192
 
 /* Is this file, not opened yet, ours or empty? 0, EMEDIUMTYPE, or what open(2) says. */
@@ -286,6 +286,7 @@ struct queue {
 	struct access access[QUEUE_DIRS];
 	struct settings settings;
 	uint64_t dealt; /* for spread: messages pushed without a partition */
+	uint64_t pushed, pushed_bytes; /* since the store was opened */
 	struct names partitions, groups;
 	TAILQ_HEAD(, snapshot) snapshots; /* by id */
 	uint32_t slots; /* slots given out: a partition's place in each group's cursors */
@@ -305,7 +306,10 @@ struct partition {
 	int64_t modified_us, made_us;
 	int64_t tail_base; /* from here on segments are in the tail; INT64_MAX: none is */
 	uint64_t tail_position;
-	int64_t oldest_end, oldest_us; /* the oldest segment's last offset and time */
+	/* Of the oldest segment the last offset, time and number; of the newest the first
+	 * offset and number; its time is modified_us. */
+	int64_t oldest_end, oldest_us, oldest_number;
+	int64_t newest_base, newest_number;
 	/* Retention: when the oldest segment is due; or it is due, or being removed; or it
 	 * waits for the slowest group. */
 	struct alarm alarm;
@@ -318,7 +322,8 @@ struct partition {
 	int64_t batch_last, batch_created_us;
 	uint64_t batch_end_position;
 	int64_t batch_count; /* messages in pushes */
-	int64_t batch_oldest_end, batch_oldest_us;
+	int64_t batch_oldest_end, batch_oldest_us, batch_oldest_number;
+	int64_t batch_newest_base, batch_newest_number;
 	unsigned pending;
 };
 
@@ -357,13 +362,17 @@ struct cursor {
 	bool dirty;	    /* in the store's list of cursors to be committed */
 	bool sought;	    /* see struct cursor_state */
 	struct seeks seeks;
-	uint64_t delivered_count, redelivered_count, dead_count, skipped_count;
-	uint64_t filter_errors;
+	struct counts counts; /* by cursor_count() */
+	/* For stats.c: the segment in which the oldest unread message was found. */
+	int64_t unread_base, unread_end, unread_us;
 	TAILQ_ENTRY(cursor) ready_entry, dirty_entry;
 	struct reader_list
 		waiting; /* readers of this partition alone, first come first */
 };
 TAILQ_HEAD(cursor_list, cursor);
+/* Of the cursor, and of its group, which outlives it. */
+#define cursor_count(cursor, what, count) \
+	((cursor)->counts.what += (count), (cursor)->group->counts.what += (count))
 #define CURSOR_DELAY_US 50000 /* what is consumed is committed within 100 ms */
 
 struct group {
@@ -381,6 +390,7 @@ struct group {
 	bool started; /* somebody has read: subscription and filter are decided */
 	struct filter *filter; /* or NULL */
 	struct seeks seeks;
+	struct counts counts; /* of all its cursors, also those that are gone */
 	unsigned watch_count; /* readers with a watch */
 	unsigned dying;	      /* busy cursors */
 	unsigned jobs;	      /* lease jobs under way */
@@ -390,6 +400,7 @@ int partition_load(struct partition *partition, sqlite3_stmt *row);
 int group_load(struct group *group, sqlite3_stmt *row);
 
 struct queue *queue_of(struct item *item);
+uint64_t partition_segments_locked(const struct partition *partition);
 bool queue_lines_locked(struct item *queue); /* framing is line */
 struct partition *partition_of(struct item *item);
 struct group *group_of(struct item *item);
@@ -800,13 +811,22 @@ void push_letter(struct item *group, uint64_t letter, struct item *partition,
 		 const char *name, struct messages *messages, store_done done, void *arg);
 /* The committing role: writes the segments of this batch; then exactly one of the others. */
 void push_write_segments(struct store *store, struct segment_list *made);
-void push_publish_segments_locked(struct store *store, struct segment_list *made);
+/* How many messages they have. */
+uint64_t push_publish_segments_locked(struct store *store, struct segment_list *made);
 /* A plain push to partitions that exist, and there is room for it in the tail? Adds its bytes
  * to *sum. */
 bool push_for_tail(struct store *store, struct job *job, size_t *sum);
 /* In a transaction. */
 void segment_write(struct store *store, const struct segment *segment);
 void push_forget_segments(struct store *store, struct segment_list *made);
+
+/* ---- member.c, stats.c ----------------------------------------------------------------- */
+
+int64_t lease_left_locked(const struct cursor *cursor); /* INT64_MAX: it has no end */
+
+void stats_init(struct store *store);
+/* A commit took so long and pushed so much. */
+void stats_commit_locked(struct store *store, int64_t took_us, uint64_t messages);
 
 /* ---- snapshot.c ---------------------------------------------------------------------- */
 
@@ -916,6 +936,8 @@ struct store {
 	struct settings defaults; /* of new queues */
 	bool shrinking;		  /* free pages wait to be given back */
 	bool stopping;
+	uint64_t commits, commit_failures;
+	struct histogram commit_histogram, messages_histogram;
 	pthread_cond_t timer_wake;
 	pthread_cond_t removed; /* partition.removing has ended */
 	int64_t dirty_due_us;	/* monotonic */
@@ -927,11 +949,11 @@ struct store {
 
 	/* the committing role's */
 	struct conn *writer;
-	struct tail *tail;     /* NULL with durability disk */
-	bool to_tail;	       /* this batch goes there */
-	bool synchronous_full; /* what the writer's pragma is set to */
-	uint64_t wal_bytes;
-	uint64_t wal_retry_bytes; /* somebody else reads: try again at this size */
+	struct tail *tail;	    /* NULL with durability disk */
+	bool to_tail;		    /* this batch goes there */
+	bool synchronous_full;	    /* what the writer's pragma is set to */
+	_Atomic uint64_t wal_bytes; /* store_stats() reads it */
+	uint64_t wal_retry_bytes;   /* somebody else reads: try again at this size */
 	/* Pushed to by this batch; new ones are born in this order, which is that of ids. */
 	struct partition *batch_partitions, **batch_partitions_end;
 	int64_t commit_us;   /* newest_us as this batch will leave it */
@@ -940,7 +962,7 @@ struct store {
 
 	int reserve_fd;
 	uint64_t reserve_bytes;
-	bool full; /* the reserve is gone: pushes answer ENOSPC */
+	atomic_bool full; /* the reserve is gone: pushes answer ENOSPC */
 
 	pthread_rwlock_t gate;
 	pthread_mutex_t pool_lock;

@@ -32,7 +32,7 @@
 struct record {
 	uint64_t number, checksum; /* of all but the checksum itself */
 	uint64_t partition;
-	int64_t base, created_us;
+	int64_t base, created_us, segment; /* its number in its partition */
 	uint64_t position;
 	uint32_t count, size, meta_size, unused;
 };
@@ -131,6 +131,7 @@ static int record_add(struct tail *tail, const struct segment *segment, uint64_t
 		.partition = segment->partition,
 		.base = info->base_offset,
 		.created_us = info->created_us,
+		.segment = info->number,
 		.position = info->position,
 		.count = (uint32_t)(info->end_offset - info->base_offset) + 1,
 		.size = (uint32_t)info->size,
@@ -283,6 +284,7 @@ static int record_replay(struct store *store, const struct record *record,
 	struct segment_info info = { .base_offset = record->base,
 				     .end_offset = record->base + record->count - 1,
 				     .created_us = record->created_us,
+				     .number = record->segment,
 				     .position = record->position,
 				     .size = record->size };
 	struct messages messages = { .ends = malloc(ends),

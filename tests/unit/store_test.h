@@ -396,6 +396,7 @@ static inline size_t segments_of(struct item *partition, struct segment_info *se
 	}
 	assert_int_equal(next, info.last_offset + 1);
 	assert_int_equal(position, info.end_position);
+	assert_int_equal(info.segments, count);
 	return count;
 }
 

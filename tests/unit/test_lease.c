@@ -530,7 +530,7 @@ static void test_fail_charges(void **state)
 	assert_int_equal(ack(reader, ACK_FAIL, 0), 0);
 	assert_int_equal(letter_at(2).attempts, 1);
 	assert_int_equal(letters(), 2);
-	assert_int_equal(cursor_own().dead, 2);
+	assert_int_equal(cursor_own().counts.dead_lettered, 2);
 }
 
 static void test_max_deliveries(void **state)
@@ -558,7 +558,7 @@ static void test_max_deliveries(void **state)
 			assert_int_equal(letter_at(0).attempts, most);
 			assert_string_equal(letter_at(0).error, expected);
 			assert_int_equal(letters(), 1);
-			assert_int_equal(cursor_own().dead, 1);
+			assert_int_equal(cursor_own().counts.dead_lettered, 1);
 			again(state);
 		}
 }
@@ -940,7 +940,7 @@ static void test_woken_one_each(void **state)
 	struct item *p2 = made(test.queue, ITEM_PARTITION, "p2");
 	atomic_int calls[3] = { 0, 0, 0 };
 	struct reader *readers[3];
-	struct group_info info;
+	struct group_stats stats;
 
 	(void)state;
 	for (int i = 0; i < 3; i++) {
@@ -956,9 +956,9 @@ static void test_woken_one_each(void **state)
 	assert_int_equal(push(p2, "x\n"), 0);
 	wait_for(atomic_load(&calls[1]) == 1);
 	assert_gives(readers[1], "x\n");
-	store_group_info(test.group, &info);
-	assert_int_equal(info.readers, 3);
-	assert_int_equal(info.waiting, 1);
+	assert_int_equal(store_group_stats(test.group, &stats), 0);
+	assert_int_equal(stats.readers, 3);
+	assert_int_equal(stats.waiting, 1);
 	assert_int_equal(atomic_load(&calls[2]), 0);
 	/* what is left in p once it is acked */
 	assert_int_equal(ack(readers[0], ACK, 0), 0);
@@ -966,8 +966,8 @@ static void test_woken_one_each(void **state)
 	assert_gives(readers[2], "b\n");
 	assert_int_equal(atomic_load(&calls[0]), 1);
 	assert_int_equal(atomic_load(&calls[1]), 1);
-	store_group_info(test.group, &info);
-	assert_int_equal(info.waiting, 0);
+	assert_int_equal(store_group_stats(test.group, &stats), 0);
+	assert_int_equal(stats.waiting, 0);
 }
 
 static void test_wait_again(void **state)
@@ -1707,8 +1707,8 @@ static void test_cursor_info(void **state)
 	assert_int_equal(info.holder.uid, test_who.uid);
 	assert_true(info.lease_us > 0 && info.lease_us <= 300 * SECOND_US);
 	assert_int_equal(info.attempts, 1);
-	assert_int_equal(info.delivered, 2);
-	assert_int_equal(info.redelivered, 0);
+	assert_int_equal(info.counts.delivered, 2);
+	assert_int_equal(info.counts.redelivered, 0);
 	assert_int_equal(ack(reader, ACK_FAIL, 0), 0);
 	assert_gives(reader, "a\n");
 	assert_int_equal(ack(reader, ACK_DLQ, 0), 0);
@@ -1719,15 +1719,15 @@ static void test_cursor_info(void **state)
 	assert_int_equal(info.committed, 1);
 	assert_int_equal(info.last_offset, 4);
 	assert_int_equal(info.oldest_us, segments[1].created_us);
-	assert_int_equal(info.delivered, 2);
-	assert_int_equal(info.redelivered, 2);
-	assert_int_equal(info.dead, 1);
-	assert_int_equal(info.skipped, 0);
+	assert_int_equal(info.counts.delivered, 2);
+	assert_int_equal(info.counts.redelivered, 2);
+	assert_int_equal(info.counts.dead_lettered, 1);
+	assert_int_equal(info.counts.skipped, 0);
 	/* removed unread */
 	assert_int_equal(segment_drop(test.partition, 0), 0);
 	assert_int_equal(segment_drop(test.partition, 2), 0);
 	assert_gives(reader, "e\n");
-	assert_int_equal(cursor_own().skipped, 2);
+	assert_int_equal(cursor_own().counts.skipped, 2);
 	assert_int_equal(ack(reader, ACK, 0), 0);
 	assert_int_equal(cursor_own().oldest_us, 0);
 	closed(reader);

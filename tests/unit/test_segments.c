@@ -133,6 +133,7 @@ static void test_drop_oldest(void **state)
 		info = info_of(test.partition);
 		assert_int_equal(info.first_offset, 3);
 		assert_int_equal(info.first_position, strlen("zero\none\ntwo\n"));
+		assert_int_equal(info.segments, 3);
 		log_expect("three\n\n\n\nend\n");
 		for (uint64_t at = 0; at < info.first_position; at++)
 			assert_int_equal(
@@ -188,11 +189,13 @@ static void test_goes_on(void **state)
 		assert_int_equal(info.first_position,
 				 strlen(LOG) * (unsigned)(round + 1));
 		assert_int_equal(info.end_position, info.first_position);
+		assert_int_equal(info.segments, 0);
 		assert_int_equal(committed(test.group, test.partition), info.last_offset);
 		assert_true(store_now(test.store) >= newest_us);
 		log_expect("");
 	}
 	assert_int_equal(push(test.partition, "again\n"), 0);
+	assert_int_equal(info_of(test.partition).segments, 1);
 	assert_string_equal(log_text(test.partition), "again\n");
 	assert_pop(opened(test.group, NULL), "again\n");
 }

@@ -132,8 +132,8 @@ static void test_torn(void **state)
 {
 	(void)state;
 	three_in_the_tail("torn");
-	/* the second record: 64 bytes of head, an end, the message */
-	tail_edit("torn", 2 * (64 + 4 + 9) - 2, "x", 1);
+	/* the second record: 72 bytes of head, an end, the message */
+	tail_edit("torn", 2 * (72 + 4 + 9) - 2, "x", 1);
 	open_copy("torn");
 	assert_string_equal(log_text(test.partition), "aaaaaaaa\n");
 	assert_int_equal(push(test.partition, "d\n"), 0);
