@@ -41,7 +41,7 @@ static void test_attributes_bounded(void **state)
 	free(text);
 	TAILQ_FOREACH(segment, &test.store->cache.lru, lru)
 	kept += segment->meta_size;
-	assert_true(kept < 10 * MiB);
+	assert_true(kept < (size_t)10 * MiB);
 }
 
 /* And so is a segment: what many push at once is divided. */

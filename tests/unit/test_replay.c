@@ -10,10 +10,10 @@ static const char *read_all(struct reader *reader)
 	size_t used = 0;
 	ssize_t got;
 
-	text_room(64 * 1024);
+	text_room((size_t)64 * 1024);
 	while ((got = store_read(reader, test.text + used, 4000)) > 0) {
 		used += (size_t)got;
-		assert_true(used < 60 * 1024);
+		assert_true(used < (size_t)60 * 1024);
 	}
 	test.text[used] = '\0';
 	return test.text;
