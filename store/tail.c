@@ -262,6 +262,25 @@ void tail_folded(struct store *store, bool committed)
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
+/* Ends and records are read without a look once they are in a segment. */
+static bool body_valid(const struct record *record, const char *body)
+{
+	size_t ends = record->count * sizeof(uint32_t);
+	uint32_t end, last = 0;
+
+	for (size_t i = 0; i < record->count; i++, last = end) {
+		memcpy(&end, body + i * sizeof(end), sizeof(end));
+		if (end < last)
+			return false;
+	}
+	return last == record->size && record->base <= COUNT_MAX &&
+	       record->position <= COUNT_MAX && record->segment >= 0 &&
+	       record->segment <= COUNT_MAX && record->created_us >= 0 &&
+	       record->created_us <= TIME_MAX_US &&
+	       (!record->meta_size ||
+		meta_valid(body + ends + record->size, record->meta_size, record->count));
+}
+
 /* 1 the record's segment follows what the store has, 0 it does not, -errno. */
 static int follows(struct store *store, const struct record *record)
 {
@@ -327,7 +346,8 @@ static int replay(struct store *store, const char *text, size_t size, uint64_t n
 		if (record.number <= number && record.number > 0 && body <= size - at)
 			continue; /* SQLite has it */
 		if (record.number != last + 1 || record.count == 0 || body > size - at ||
-		    checksum(&record, text + at) != record.checksum)
+		    checksum(&record, text + at) != record.checksum ||
+		    !body_valid(&record, text + at))
 			break;
 		got = follows(store, &record);
 		if (got == 1 && record_replay(store, &record, text + at))
