@@ -180,8 +180,7 @@ int partition_load(struct partition *partition, sqlite3_stmt *row)
 	if (got <= 0)
 		return got < 0 ? got : conn_damaged(item->store->writer, "segments");
 	if (oldest.base_offset > newest.base_offset ||
-	    oldest.end_offset > newest.end_offset || oldest.position > newest.position ||
-	    oldest.number > newest.number)
+	    oldest.position > newest.position || oldest.number > newest.number)
 		return conn_damaged(item->store->writer, "segments");
 	partition->first = oldest.base_offset;
 	partition->first_position = oldest.position;
