@@ -169,6 +169,8 @@ int reserve_open(struct store *store, struct store_why *why);
 void reserve_close(struct store *store);
 int reserve_take(struct store *store); /* ENOSPC: there is not enough room yet */
 void reserve_free(struct store *store);
+/* Zeros from a position on, up to size: 0 or -errno. */
+int zeros_write(int fd, uint64_t from, uint64_t size);
 /* Writes the WAL to its limit once: writing over it later costs half of growing it. */
 int wal_prepare(struct store *store);
 
@@ -842,7 +844,7 @@ void snapshots_forget_locked(struct item *queue); /* it goes, and they with it *
 /* The timer thread: drops one that has expired; `state` is given up meanwhile. */
 bool snapshots_step_locked(struct store *store);
 
-/* ---- tail.c: with durability os, pushes that SQLite does not have yet ------------------ */
+/* ---- tail.c: pushes that SQLite does not have yet --------------------------------------- */
 
 struct tail;
 int tail_open(struct store *store,
@@ -858,6 +860,7 @@ void tail_fold(struct store *store);
 void tail_folded(struct store *store, bool committed);
 bool tail_due_locked(const struct store *store);
 void tail_hasten_locked(struct store *store);	     /* it is due now */
+bool tail_empty(const struct store *store);	     /* the committing role */
 int64_t tail_next_locked(const struct store *store); /* when it will be, or INT64_MAX */
 enum tail_key { TAIL_OFFSET, TAIL_NEXT, TAIL_POSITION };
 /* The segment with an offset, the first from an offset on, the one with a byte position; with
@@ -949,7 +952,7 @@ struct store {
 
 	/* the committing role's */
 	struct conn *writer;
-	struct tail *tail;	    /* NULL with durability disk */
+	struct tail *tail;	    /* NULL: its file could not be made */
 	bool to_tail;		    /* this batch goes there */
 	bool synchronous_full;	    /* what the writer's pragma is set to */
 	_Atomic uint64_t wal_bytes; /* store_stats() reads it */
