@@ -202,7 +202,8 @@ ifneq ($(machine),)
 	install -d $D/sbin
 	ln -sfn mount.fuse3 $D/sbin/mount.fuse.queenfs
 	@if [ -e $D/etc/queenfs.ini ]; then echo "$D/etc/queenfs.ini is left as it is"; \
-	else set -x; install -D -m 644 queenfs.ini $D/etc/queenfs.ini; fi
+	else echo "install -D -m 644 queenfs.ini $D/etc/queenfs.ini"; \
+	install -D -m 644 queenfs.ini $D/etc/queenfs.ini; fi
 endif
 
 # Stores, and settings that somebody has changed, stay.
@@ -210,7 +211,8 @@ uninstall:
 	rm -f $(INSTALLED)
 	-rmdir $D$(prefix)/share/doc/queenfs
 ifneq ($(machine),)
-	@if cmp -s queenfs.ini $D/etc/queenfs.ini; then set -x; rm $D/etc/queenfs.ini; \
+	@if cmp -s queenfs.ini $D/etc/queenfs.ini; then \
+		echo "rm $D/etc/queenfs.ini"; rm $D/etc/queenfs.ini; \
 	elif [ -e $D/etc/queenfs.ini ]; then echo "$D/etc/queenfs.ini was changed, and stays"; fi
 endif
 
