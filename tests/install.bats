@@ -126,7 +126,9 @@ while True:
 		echo hello >"$M/queues/q/push"
 		cat "$M/queues/q/pop"
 		umount "$M"
-		wait_until sh -c "! pgrep -f \"^queenfs $S \""
+		echo "$S" >"$D/store" # the daemon has it in its command line
+		ended() { ! grep -qsF -f "$D/store" /proc/[0-9]*/cmdline; }
+		wait_until ended
 	'
 	[[ $output == "$S $M fuse.queenfs "*,allow_other*hello ]]
 }
