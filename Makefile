@@ -5,6 +5,7 @@
 
 VERSION := 0.1.0
 PREFIX ?= /usr/local
+MAINTAINER ?= queenfs authors <queenfs@example.org>
 WERROR ?= -Werror
 
 ifneq ($(filter-out address undefined thread,$(SANITIZE)),)
@@ -45,7 +46,7 @@ ALL_CFLAGS = -std=c11 -O2 -g -fPIE -fstack-protector-strong $(HARDEN) $(WARNINGS
 ALL_LDFLAGS := -pie -pthread -Wl,-z,relro,-z,now $(filter -fsanitize=%,$(HARDEN)) $(LDFLAGS)
 
 .PHONY: all run stop test test-programs bench bench-programs check-layers deps lint format \
-	install uninstall clean help libraries
+	install uninstall deb clean help libraries
 .DELETE_ON_ERROR:
 
 all: $(LIB) $(BIN)
@@ -60,6 +61,7 @@ help:
 	@echo "make check-layers is the wall between store/ and fs/ whole?"
 	@echo "make lint format  clang-format, clang-tidy and cppcheck; clang-format -i"
 	@echo "make install      DESTDIR= PREFIX=$(PREFIX); make uninstall"
+	@echo "make deb          a Debian package in $(BUILD)/"
 	@echo "make clean        remove build/"
 	@echo "SANITIZE=address|undefined|thread, WERROR= and CFLAGS= go with most of them"
 
@@ -176,15 +178,127 @@ deps:
 	$$as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y \
 		install --no-install-recommends $$missing
 
-install: all
-	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/queenfs
-	install -D -m 644 queenfs.ini $(DESTDIR)$(PREFIX)/share/doc/queenfs/queenfs.ini.example
-	@if [ -e fs/queenfs.8 ]; then set -x; \
-		install -D -m 644 fs/queenfs.8 $(DESTDIR)$(PREFIX)/share/man/man8/queenfs.8; fi
+# The daemon reads /etc/queenfs.ini, mount(8) looks for its helpers in /sbin, both wherever
+# the program is: so they are touched only for a program of the whole machine. For another
+# PREFIX the settings are an example, and the unit a file to link by systemctl.
+prefix := $(patsubst %/,%,$(PREFIX))
+machine := $(filter /usr /usr/local,$(prefix))
+unitdir := $(if $(filter /usr,$(prefix)),,$(prefix))/lib/systemd/system
+D = $(DESTDIR)
+INSTALLED = $D$(prefix)/bin/queenfs $D$(prefix)/share/man/man8/queenfs.8 \
+	$D$(unitdir)/queenfs@.service $D$(prefix)/share/doc/queenfs/queenfs.ini.example \
+	$(if $(machine),$D/sbin/mount.fuse.queenfs)
 
+# mount.fuse3 learns from its name what it mounts; mount.fuse, which mount(8) would call
+# without the link, belongs to libfuse 2 on some machines, and is missing on others.
+install: all
+	install -D -m 755 $(BIN) $D$(prefix)/bin/queenfs
+	install -D -m 644 fs/queenfs.8 $D$(prefix)/share/man/man8/queenfs.8
+	install -D -m 644 queenfs.ini $D$(prefix)/share/doc/queenfs/queenfs.ini.example
+	install -d $D$(unitdir)
+	sed 's|@BINDIR@|$(prefix)/bin|' 'fs/queenfs@.service' >$(BUILD)/unit
+	install -m 644 $(BUILD)/unit '$D$(unitdir)/queenfs@.service'
+ifneq ($(machine),)
+	install -d $D/sbin
+	ln -sfn mount.fuse3 $D/sbin/mount.fuse.queenfs
+	@if [ -e $D/etc/queenfs.ini ]; then echo "$D/etc/queenfs.ini is left as it is"; \
+	else echo "install -D -m 644 queenfs.ini $D/etc/queenfs.ini"; \
+	install -D -m 644 queenfs.ini $D/etc/queenfs.ini; fi
+endif
+
+# Stores, and settings that somebody has changed, stay.
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/queenfs $(DESTDIR)$(PREFIX)/share/man/man8/queenfs.8
-	rm -rf $(DESTDIR)$(PREFIX)/share/doc/queenfs
+	rm -f $(INSTALLED)
+	-rmdir $D$(prefix)/share/doc/queenfs
+ifneq ($(machine),)
+	@if cmp -s queenfs.ini $D/etc/queenfs.ini; then \
+		echo "rm $D/etc/queenfs.ini"; rm $D/etc/queenfs.ini; \
+	elif [ -e $D/etc/queenfs.ini ]; then echo "$D/etc/queenfs.ini was changed, and stays"; fi
+endif
+
+# ---- a Debian package ----------------------------------------------------------------
+
+define DEB_CONTROL
+Package: queenfs
+Version: $(VERSION)
+Architecture: @ARCHITECTURE@
+Maintainer: $(MAINTAINER)
+Installed-Size: @SIZE@
+Depends: @DEPENDS@, fuse3
+Section: misc
+Priority: optional
+Description: durable, partitioned message queue as files
+ queenfs mounts a message queue as a directory: each line written to a file is
+ a message, readers of another file share the work or get it all, and writing
+ a time into a group's cursor reads the past again. It is one daemon and one
+ SQLite file; there is no protocol to speak and no client to install.
+endef
+
+define DEB_COPYRIGHT
+Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+
+Files: *
+Copyright: @COPYRIGHT@
+License: Expat
+endef
+
+define DEB_CHANGELOG
+queenfs ($(VERSION)) unstable; urgency=medium
+
+  * Built by make deb.
+
+ -- $(MAINTAINER)  @DATE@
+endef
+
+# On an upgrade what is mounted goes on with the program it was started with: to end it is
+# to end the mount under those who use it.
+define DEB_PRERM
+#!/bin/sh
+set -e
+if [ "$$1" = remove ] && [ -d /run/systemd/system ]; then
+	systemctl stop 'queenfs@*.service' || true
+fi
+endef
+
+define DEB_POST
+#!/bin/sh
+set -e
+if [ -d /run/systemd/system ]; then
+	systemctl daemon-reload || true
+fi
+endef
+export DEB_CONTROL DEB_COPYRIGHT DEB_CHANGELOG DEB_PRERM DEB_POST
+
+STAGE := $(BUILD)/deb
+DEB_DOC := $(STAGE)/usr/share/doc/queenfs
+
+deb: all
+	rm -rf $(STAGE)
+	$(MAKE) --no-print-directory install DESTDIR=$(STAGE) PREFIX=/usr
+	strip --strip-unneeded --remove-section=.comment --remove-section=.note \
+		$(STAGE)/usr/bin/queenfs
+	cp README.md $(DEB_DOC)
+	printf '%s\n' "$$DEB_CHANGELOG" | sed "s/@DATE@/$$(date -R -r README.md)/" \
+		>$(DEB_DOC)/changelog
+	{ printf '%s\n' "$$DEB_COPYRIGHT" | \
+		sed "s/@COPYRIGHT@/$$(sed -n 's/^Copyright (c) //p' LICENSE)/"; \
+		sed -n 's/^$$/./;/^Permission/,$$s/^/ /p' LICENSE; } >$(DEB_DOC)/copyright
+	gzip -9n $(STAGE)/usr/share/man/man8/queenfs.8 $(DEB_DOC)/changelog $(DEB_DOC)/README.md
+	mkdir $(STAGE)/DEBIAN $(STAGE)/debian
+	printf '%s\n' "$$DEB_PRERM" >$(STAGE)/DEBIAN/prerm
+	printf '%s\n' "$$DEB_POST" | tee $(STAGE)/DEBIAN/postinst >$(STAGE)/DEBIAN/postrm
+	echo /etc/queenfs.ini >$(STAGE)/DEBIAN/conffiles
+	cd $(STAGE) && find usr lib -type f -exec md5sum {} + >DEBIAN/md5sums
+	echo 'Source: queenfs' >$(STAGE)/debian/control # dpkg-shlibdeps wants one
+	depends=$$(cd $(STAGE) && dpkg-shlibdeps -O usr/bin/queenfs) && \
+	rm -r $(STAGE)/debian && printf '%s\n' "$$DEB_CONTROL" | sed \
+		-e "s/@DEPENDS@/$${depends#shlibs:Depends=}/" \
+		-e "s/@ARCHITECTURE@/$$(dpkg --print-architecture)/" \
+		-e "s/@SIZE@/$$(du -sk --exclude=DEBIAN $(STAGE) | cut -f 1)/" \
+		>$(STAGE)/DEBIAN/control
+	chmod -R u=rwX,go=rX $(STAGE)
+	chmod 755 $(STAGE)/DEBIAN/p*
+	dpkg-deb --root-owner-group --build $(STAGE) $(BUILD)
 
 clean:
 	rm -rf build
