@@ -26,6 +26,7 @@ H_FILES := $(wildcard store/*.h fs/*.h tests/*/*.h)
 LIBRARIES := 'fuse3 >= 3.14' 'sqlite3 >= 3.40' inih
 PACKAGES := build-essential pkg-config libfuse3-dev fuse3 libsqlite3-dev sqlite3 \
 	libinih-dev libcmocka-dev bats perl attr python3 python3-prometheus-client
+PEER_PACKAGES := redis-server beanstalkd postgresql
 
 # Include directories of libraries are -isystem: their headers are not ours to warn about.
 LIB_CFLAGS := $(patsubst -I%,-isystem %,$(shell pkg-config --cflags $(LIBRARIES) 2>/dev/null))
@@ -45,8 +46,8 @@ ALL_CFLAGS = -std=c11 -O2 -g -fPIE -fstack-protector-strong $(HARDEN) $(WARNINGS
 	$(DEFINES) -MMD -MP $(CFLAGS)
 ALL_LDFLAGS := -pie -pthread -Wl,-z,relro,-z,now $(filter -fsanitize=%,$(HARDEN)) $(LDFLAGS)
 
-.PHONY: all run stop test test-programs bench bench-programs check-layers deps lint format \
-	install uninstall deb clean help libraries
+.PHONY: all run stop test test-programs bench bench-peers bench-plot bench-programs \
+	check-layers deps lint format install uninstall deb clean help libraries
 .DELETE_ON_ERROR:
 
 all: $(LIB) $(BIN)
@@ -56,7 +57,9 @@ help:
 	@echo "make run          mount the store ./queen.db at ./mnt; make stop unmounts it"
 	@echo "make test         everything that has to pass; FILES='tests/fs/13_daemon.bats'"
 	@echo "                  selects, JOBS=2 runs files at once"
-	@echo "make bench        build and run the benchmarks"
+	@echo "make bench        build and run the benchmarks; ONLY=W1,W6 ROUNDS=5 BENCH_DIR="
+	@echo "make bench-peers  the same with Redis, beanstalkd and PostgreSQL, installed if need be"
+	@echo "make bench-plot   draw build/bench.csv as tests/bench/figures.svg (gnuplot)"
 	@echo "make deps         install the Debian packages that build and tests need"
 	@echo "make check-layers is the wall between store/ and fs/ whole?"
 	@echo "make lint format  clang-format, clang-tidy and cppcheck; clang-format -i"
@@ -121,10 +124,22 @@ test: deps
 
 test-programs: $(UNIT_TESTS)
 
+RUN_BENCH = QUEENFS='$(BIN)' BENCH_BIN='$(BUILD)/tests/bench' \
+	ROUNDS='$(ROUNDS)' ONLY='$(ONLY)' tests/bench/run
+
 bench: deps
 	@$(MAKE) --no-print-directory all bench-programs
-	@if [ -x tests/bench/run ]; then \
-		QUEENFS='$(BIN)' BENCH_BIN='$(BUILD)/tests/bench' tests/bench/run; fi
+	@$(RUN_BENCH)
+
+# What cannot be installed is left out of the table, with a line that says so.
+bench-peers: deps
+	@$(MAKE) --no-print-directory deps PACKAGES='$(PEER_PACKAGES)' || \
+		echo "some of $(PEER_PACKAGES) could not be installed: is there a network?"
+	@$(MAKE) --no-print-directory all bench-programs
+	@PEERS=1 $(RUN_BENCH)
+
+bench-plot:
+	@tests/bench/plot build/bench.csv tests/bench/figures.svg
 
 bench-programs: $(BENCHES)
 
