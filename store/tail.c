@@ -27,8 +27,8 @@
 
 #include "store_int.h"
 
-#define TAIL_BYTES (256u << 10) /* so much is in SQLite within a few milliseconds */
-#define TAIL_US 50000
+#define TAIL_BYTES (1u << 20) /* so much is in SQLite within a few milliseconds */
+#define TAIL_US 100000
 #define NUMBER_KEY "tail_number" /* of meta: the last record that SQLite has */
 
 /* Before the ends, the bytes and the meta of a segment; of this machine, in its order. */
