@@ -133,13 +133,11 @@ static int set_access(struct call *call, const struct stat *st, int set)
 			&call->why, -EPERM,
 			"a file's owner and mode follow its directory; change those");
 	}
-	if (set & FUSE_SET_ATTR_MODE)
-		access.mode = st->st_mode & 07777;
-	if (set & FUSE_SET_ATTR_UID)
-		access.uid = st->st_uid;
-	if (set & FUSE_SET_ATTR_GID)
-		access.gid = st->st_gid;
+	access = (struct access){ st->st_uid, st->st_gid, st->st_mode & 07777 };
 	store_access_set(store, place_owner(place), place->dir->access, &access,
+			 (set & FUSE_SET_ATTR_UID ? ACCESS_UID : 0) |
+				 (set & FUSE_SET_ATTR_GID ? ACCESS_GID : 0) |
+				 (set & FUSE_SET_ATTR_MODE ? ACCESS_MODE : 0),
 			 call_finish, call);
 	return PARKED;
 }
