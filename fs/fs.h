@@ -31,6 +31,8 @@ struct mount;
 extern const struct fuse_lowlevel_ops ops_table;
 
 struct mount *mount_new(struct store *store); /* NULL: ENOMEM; store borrowed */
+/* Before the loop: what the kernel is told by. Borrowed. */
+void mount_speaks(struct mount *mount, struct fuse_session *session);
 /* After the loop: closes what is open and lets go of the store; before store_close(). */
 void mount_end(struct mount *mount);
 void mount_free(struct mount *mount); /* after store_close() */
@@ -60,10 +62,11 @@ void errors_add(struct mount *mount, const struct fuse_ctx *who, const char *pat
 struct parked;
 struct park {
 	pthread_mutex_t lock; /* all of it; may be taken under the store's own lock */
-	pthread_cond_t news;  /* for the notifier: cancelled, notify, stopping */
+	pthread_cond_t news;  /* for the notifier: cancelled, notify, errands, stopping */
 	pthread_cond_t calm;  /* no cancelling is under way any more */
 	TAILQ_HEAD(parked_list, parked) all, cancelled;
 	TAILQ_HEAD(, handle) notify; /* whose poll is to be told */
+	TAILQ_HEAD(, errand) errands;
 	pthread_t notifier;
 	bool running, stopping;
 };
@@ -77,6 +80,13 @@ void park_read(fuse_req_t req, struct handle *handle, size_t size, bool once);
 /* poll(2): would a read return? ph (may be NULL, taken): who to tell when it would. */
 bool park_poll(struct handle *handle, struct fuse_pollhandle *ph);
 void park_forget(struct handle *handle); /* it closes; its reader has closed */
+
+/* Something for a thread that may speak to the kernel: no request, no lock is held. */
+struct errand {
+	void (*run)(struct errand *errand); /* once; frees it */
+	TAILQ_ENTRY(errand) entry;
+};
+void park_errand(struct mount *mount, struct errand *errand);
 
 /* ---- node.c: what the kernel knows by a number ------------------------------------------ */
 
@@ -141,6 +151,7 @@ char *place_path(const struct place *place, const char *name);
 
 struct mount {
 	struct store *store;
+	struct fuse_session *session; /* borrowed; set before the loop */
 	uid_t owner;
 	struct node root;
 	pthread_mutex_t nodes_lock; /* the hash and all lookup counts */
@@ -261,6 +272,11 @@ int place_list(struct mount *mount, const struct place *in, uint64_t after,
 const char *place_name(const struct place *place, char text[NAME_TEXT_SIZE]);
 /* Whether it was made by a user (and can be removed), not fixed. */
 bool place_made(const struct place *place);
+
+/* ---- access.c: owner and mode of directories ---------------------------------------------- */
+
+/* chmod and chown: FUSE_SET_ATTR_MODE, UID and GID in `set`. 0, PARKED or -errno. */
+int access_set(struct call *call, const struct stat *st, int set);
 
 /* ---- handle.c: an open file ------------------------------------------------------------- */
 

@@ -109,44 +109,17 @@ static void ops_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *f
 	reply_attr(req, node_at(req, ino));
 }
 
-static void setattr_success(struct call *call, const struct store_result *result)
+static void setattr_nothing(struct call *call, const struct store_result *result)
 {
 	(void)result;
 	reply_attr(call->req, call->node);
-}
-
-/* Owner and mode of a directory are kept; a file's follow from them. */
-static int set_access(struct call *call, const struct stat *st, int set)
-{
-	const struct place *place = &call->node->place;
-	struct store *store = call->mount->store;
-	struct access access;
-
-	store_access(store, place_owner(place), place->dir->access, &access);
-	if (place->file) {
-		if ((!(set & FUSE_SET_ATTR_MODE) ||
-		     (st->st_mode & 07777) == (place_mode(place, &access) & 07777)) &&
-		    (!(set & FUSE_SET_ATTR_UID) || st->st_uid == access.uid) &&
-		    (!(set & FUSE_SET_ATTR_GID) || st->st_gid == access.gid))
-			return 0;
-		return why_not(
-			&call->why, -EPERM,
-			"a file's owner and mode follow its directory; change those");
-	}
-	access = (struct access){ st->st_uid, st->st_gid, st->st_mode & 07777 };
-	store_access_set(store, place_owner(place), place->dir->access, &access,
-			 (set & FUSE_SET_ATTR_UID ? ACCESS_UID : 0) |
-				 (set & FUSE_SET_ATTR_GID ? ACCESS_GID : 0) |
-				 (set & FUSE_SET_ATTR_MODE ? ACCESS_MODE : 0),
-			 call_finish, call);
-	return PARKED;
 }
 
 static void ops_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int set,
 			struct fuse_file_info *fi)
 {
 	struct node *node = node_at(req, ino);
-	struct call *call = call_new(req, node, NULL, setattr_success);
+	struct call *call = call_new(req, node, NULL, setattr_nothing);
 	int got = 0;
 
 	(void)fi;
@@ -157,7 +130,7 @@ static void ops_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int set
 	    !node->place.file->ops->write)
 		got = why_not(&call->why, -EACCES, "this file cannot be written");
 	else if (set & (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID))
-		got = set_access(call, st, set);
+		got = access_set(call, st, set);
 	if (got != PARKED)
 		call_error(call, got);
 }
