@@ -123,3 +123,67 @@ int access_set(struct call *call, const struct stat *st, int set)
 			 call_finish, call);
 	return PARKED;
 }
+
+/* ---- who may ------------------------------------------------------------------------------ */
+
+/* 1: the caller is a member of that Unix group, 0: is not, -1: nobody knows. */
+static int member_of(fuse_req_t req, gid_t gid)
+{
+	int room = fuse_req_getgroups(req, 0, NULL), count, found = 0;
+	gid_t *groups;
+
+	if (room < 0)
+		return -1;
+	groups = calloc((size_t)room + 1, sizeof(*groups));
+	count = groups ? fuse_req_getgroups(req, room, groups) : -1;
+	for (int i = 0; i < count && i < room && !found; i++)
+		found = groups[i] == gid;
+	free(groups);
+	return count < 0 ? -1 : found;
+}
+
+static bool may(fuse_req_t req, const struct access *access, unsigned bits)
+{
+	const struct fuse_ctx *who = fuse_req_ctx(req);
+	bool group = (access->mode >> 3 & bits) == bits;
+	bool others = (access->mode & bits) == bits;
+	int member;
+
+	if (who->uid == 0)
+		return true;
+	if (who->uid == access->uid)
+		return (access->mode >> 6 & bits) == bits;
+	if (group == others)
+		return group;
+	member = who->gid == access->gid ? 1 : member_of(req, access->gid);
+	return member < 0 ? group && others : member ? group : others;
+}
+
+bool call_may(const struct call *call, struct item *item, unsigned dir, unsigned bits)
+{
+	struct access access;
+
+	store_access(call->mount->store, item, dir, &access);
+	return may(call->req, &access, bits);
+}
+
+bool call_may_remove(const struct call *call, const struct place *place)
+{
+	struct store *store = call->mount->store;
+	uid_t uid = fuse_req_ctx(call->req)->uid;
+	struct item *made = place->partition ? place->partition
+			    : place->group   ? place->group
+					     : place->queue;
+	struct item *in = made == place->queue ? NULL : place->queue;
+	struct access above, own;
+
+	store_access(store, in,
+		     !in		? ROOT_QUEUES
+		     : place->partition ? QUEUE_PARTITIONS
+					: QUEUE_GROUPS,
+		     &above);
+	if (!may(call->req, &above, 3))
+		return false;
+	store_access(store, made, 0, &own); /* the first is the item itself */
+	return !(above.mode & S_ISVTX) || uid == 0 || uid == above.uid || uid == own.uid;
+}

@@ -186,7 +186,7 @@ static ssize_t command_write(struct handle *handle, struct call *call, const cha
 	error = parse_command(text, !place->partition, store_now(call->mount->store),
 			      &seek, &call->why);
 	if (!error && seek.kind == SEEK_TO_SNAPSHOT &&
-	    !call_may_read(call, place->queue, QUEUE_SNAPSHOTS))
+	    !call_may(call, place->queue, QUEUE_SNAPSHOTS, 5))
 		error = why_not(&call->why, -EACCES,
 				"seeking to a snapshot takes r and x of snapshots/");
 	if (error) {

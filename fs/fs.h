@@ -277,6 +277,10 @@ bool place_made(const struct place *place);
 
 /* chmod and chown: FUSE_SET_ATTR_MODE, UID and GID in `set`. 0, PARKED or -errno. */
 int access_set(struct call *call, const struct stat *st, int set);
+/* Has the caller these bits (4 r, 2 w, 1 x) of a directory of an item (NULL: the mount's)? */
+bool call_may(const struct call *call, struct item *item, unsigned dir, unsigned bits);
+/* May the caller remove the queue, partition or group that a place is in? */
+bool call_may_remove(const struct call *call, const struct place *place);
 
 /* ---- handle.c: an open file ------------------------------------------------------------- */
 
@@ -321,8 +325,6 @@ struct call *call_new(fuse_req_t req, struct node *node, const char *name,
 /* A store_done whose arg is the call. */
 void call_finish(void *call, const struct store_result *result);
 void call_error(struct call *call, int error); /* -errno, or 0; call->why says more */
-/* Has the caller r and x of a directory of an item? */
-bool call_may_read(const struct call *call, struct item *item, unsigned dir);
 /* Answers with 0 for call_new's success. */
 void call_success_plain(struct call *call, const struct store_result *result);
 /* Refuses a request that has no call. */

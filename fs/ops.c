@@ -169,8 +169,22 @@ static void ops_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 		call_error(call, got);
 }
 
-/* unlink and rmdir: what a user made is dropped; of what is fixed nothing is, so that
- * `rm -r` of a queue gets through. */
+/* What is fixed stays, but who may remove the whole is told that it went, so that `rm -r`
+ * gets through. The kernel then holds a directory for dead, for everybody in it. */
+static int remove_fixed(struct call *call, const struct place *child)
+{
+	if (child->queue && !call_may_remove(call, child))
+		return why_not(&call->why, -EACCES,
+			       "this belongs to its %s; only who may remove that, may",
+			       child->partition ? "partition"
+			       : child->group	? "group"
+						: "queue");
+	if (!child->file)
+		node_retire(call->mount, child);
+	return 0;
+}
+
+/* unlink and rmdir. */
 static void ops_remove(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct node *in = node_at(req, parent);
@@ -185,11 +199,10 @@ static void ops_remove(fuse_req_t req, fuse_ino_t parent, const char *name)
 		call_error(call, got);
 		return;
 	}
-	if (place_made(&child)) {
+	if (place_made(&child))
 		got = in->place.dir->children->drop(call, &child);
-	} else if (!child.file) {
-		node_retire(in->mount, &child);
-	}
+	else
+		got = remove_fixed(call, &child);
 	place_put(&child);
 	if (got != PARKED)
 		call_error(call, got);

@@ -64,8 +64,8 @@ static ssize_t snapshot_write(struct handle *handle, struct call *call, const ch
 	if (error)
 		return why_not(&call->why, error, "the queue has no group \"%.200s\"",
 			       name);
-	if (!call_may_read(call, place->queue, QUEUE_GROUPS) ||
-	    !call_may_read(call, group, GROUP_DIR)) {
+	if (!call_may(call, place->queue, QUEUE_GROUPS, 5) ||
+	    !call_may(call, group, GROUP_DIR, 5)) {
 		store_put(group);
 		return why_not(&call->why, -EACCES,
 			       "a snapshot of a group takes r and x of its directory");

@@ -113,8 +113,7 @@ held() { # MODE WANTED
 @test "a former owner with the directory open changes nothing any more" {
 	start
 	queue p
-	chown $CONSUMER "$G"
-	local path
+	local path pid
 	for path in "$G" "$Q/partitions/p/groups/g"; do
 		chown $CONSUMER "$G"
 		holder $CONSUMER "${path#"$M/"}"
@@ -123,7 +122,106 @@ held() { # MODE WANTED
 		chown $OWNER "$G"
 		held 777 EPERM
 		is "$(mode queues/q/groups/g)" "$OWNER 0 770"
+		pid=$HOLDER_PID
 		eval "exec ${HOLDER[1]}>&-"
-		wait "$HOLDER_PID"
+		wait "$pid"
 	done
+}
+
+# ---- removing -----------------------------------------------------------------------
+
+@test "w to push is not w to remove, not even what removing leaves in place" {
+	start
+	queue p
+	push "$Q/partitions/p" one
+	chmod 777 "$Q" "$Q/partitions/p" "$G"
+	local p=queues/q/partitions/p
+	may $PRODUCER "write queues/q/push a" "write $p/push b"
+	cannot $PRODUCER EACCES "rmdir queues/q" "rmdir $p" "rmdir queues/q/groups/g" \
+		"unlink $p/segments/$(printf %020d 0)" \
+		"unlink queues/q/push" "unlink $p/log" "unlink queues/q/groups/g/cursor" \
+		"rmdir queues/q/partitions" "rmdir $p/segments" "rmdir queues/q/groups/g/dlq"
+	errors_has "$PRODUCER [0-9]+ queues/q/partitions: EACCES: ."
+	errors_has "$PRODUCER [0-9]+ queues/q/partitions/p/log: EACCES: .*partition"
+	# nobody's directory has gone from under them
+	(cd "$Q/partitions" && is "$(ls)" $'default\np')
+	chmod 777 "$Q/partitions" "$Q/groups"
+	may $PRODUCER "unlink $p/log" "rmdir $p/segments" "unlink queues/q/groups/g/cursor"
+	cannot $PRODUCER EACCES "unlink queues/q/push" "rmdir queues/q/partitions"
+}
+
+@test "a directory that somebody is in stays theirs when who may not remove it tries" {
+	start
+	queue p
+	chmod 777 "$Q"
+	(
+		cd "$Q/partitions"
+		is "$(can $PRODUCER rmdir queues/q/partitions)" EACCES
+		mkdir made
+		is "$(ls)" $'made\np'
+	)
+}
+
+@test "rm -r of a queue by its owner removes it whole" {
+	start
+	chmod 1777 "$M/queues"
+	local q=queues/mine
+	may $OWNER "mkdir $q" "mkdir $q/groups/g" "mkdir $q/partitions/p"
+	may $OWNER "write $q/push a"$'\n' "write $q/partitions/p/push b"$'\n' "make $q/snapshots/s g"
+	is "$(as $OWNER cat "$q/pop")" a
+	not as $PRODUCER rm -r "$q" 2>/dev/null
+	not as $PRODUCER rmdir "$q" 2>/dev/null
+	is "$(as $OWNER cat $q/partitions/{default,p}/log)" $'a\nb'
+	as $OWNER rm -r "$q"
+	is "$(count "$M/queues")" 0
+}
+
+@test "rm -r stops at another user's group; rmdir of that group first lets it through" {
+	start
+	chmod 1777 "$M/queues"
+	local q=queues/mine
+	may $OWNER "mkdir $q" "chmod $q/groups 777" "mkdir $q/partitions/p"
+	may $CONSUMER "mkdir $q/groups/theirs"
+	not as $OWNER rm -rf "$q" 2>/dev/null
+	[ -d "$M/$q/groups/theirs" ]
+	as $OWNER rmdir "$q/groups/theirs"
+	as $OWNER rm -r "$q"
+	is "$(count "$M/queues")" 0
+}
+
+@test "in a sticky directory only the owner of a thing, of the directory, and root remove it" {
+	start
+	chmod 1777 "$M/queues"
+	may $PRODUCER "mkdir queues/a" "mkdir queues/b" "mkdir queues/c"
+	is "$(can $CONSUMER rmdir queues/a)" EPERM
+	may $PRODUCER "rmdir queues/a"
+	chown $OWNER "$M/queues"
+	may $OWNER "rmdir queues/b"
+	rmdir "$M/queues/c"
+	# the same of groups and partitions, and of what stays in place in them
+	queue
+	chmod 1777 "$Q/groups" "$Q/partitions"
+	may $CONSUMER "mkdir queues/q/groups/c" "mkdir queues/q/partitions/c"
+	chmod 777 "$Q/groups/c" "$Q/partitions/c"
+	cannot $PRODUCER EPERM "rmdir queues/q/groups/c" "rmdir queues/q/partitions/c"
+	cannot $PRODUCER EACCES "unlink queues/q/groups/c/cursor" "unlink queues/q/partitions/c/log"
+	may $CONSUMER "unlink queues/q/groups/c/cursor" "unlink queues/q/partitions/c/log" \
+		"rmdir queues/q/groups/c" "rmdir queues/q/partitions/c"
+}
+
+@test "dlq/, segments/ and snapshots/ each have their own w" {
+	start
+	queue
+	push "$Q" one two three
+	is "$(handle rw "$G/pop" read dlq)" '[one\n] ok'
+	echo g >"$Q/snapshots/s"
+	chmod 777 "$Q" "$P" "$G"
+	local letter=queues/q/groups/g/dlq/default@0 first=queues/q/partitions/default/segments/
+	first+=$(printf %020d 0)
+	cannot $STRANGER EACCES "unlink $letter" "rename $letter queues/q/push" \
+		"unlink $first" "unlink queues/q/snapshots/s" "make queues/q/snapshots/t g" \
+		"create queues/q/snapshots/t"
+	chmod 777 "$D" "$P/segments" "$Q/snapshots"
+	may $STRANGER "rename $letter queues/q/push" "unlink $first" "unlink queues/q/snapshots/s"
+	is "$(tail -n 1 "$P/log")" one
 }

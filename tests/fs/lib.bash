@@ -155,6 +155,7 @@ errors_has() {
 #   open PATH FLAGS   read PATH   create PATH   mkdir rmdir unlink symlink mkfifo PATH
 #   truncate PATH   chmod PATH MODE   utime PATH SECONDS   rename link PATH TO
 #   write PATH TEXT...        each TEXT one write (retried until all is written), then close
+#   make PATH TEXT            the same with O_CREAT
 #   fill PATH SIZE TEXT...    the same after a write of SIZE times x
 #   fsync PATH TEXT   flock lockf lseek PATH
 #   fdread FD   fdwrite FD TEXT     on an open descriptor of the caller
@@ -193,6 +194,10 @@ sys() {
 			rename => sub { rename $path, $rest[0] },
 			link => sub { link $path, $rest[0] },
 			write => sub { put(@rest) },
+			make => sub {
+				my $f = handle(O_WRONLY | O_CREAT);
+				$f && all($f, $rest[0]) && close $f;
+			},
 			fill => sub { put("x" x shift @rest, @rest) },
 			fsync => sub {
 				my $f = handle(O_WRONLY);
