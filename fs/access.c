@@ -7,6 +7,8 @@
  *    partition too, and what a write names.
  * 2. A change is answered once the kernel holds no older owner or mode of that directory
  *    and of the files in it, wherever they are seen; so it holds at once.
+ * 3. What a write names counts as named by who opened the file: a program with more rights
+ *    that is given the open file, as its stderr say, lends it none.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -126,37 +128,70 @@ int access_set(struct call *call, const struct stat *st, int set)
 
 /* ---- who may ------------------------------------------------------------------------------ */
 
-/* 1: the caller is a member of that Unix group, 0: is not, -1: nobody knows. */
-static int member_of(fuse_req_t req, gid_t gid)
-{
-	int room = fuse_req_getgroups(req, 0, NULL), count, found = 0;
-	gid_t *groups;
+struct caller {
+	uid_t uid;
+	gid_t gid;
+	int count; /* of groups; -1: nobody knows */
+	gid_t groups[];
+};
 
-	if (room < 0)
-		return -1;
-	groups = calloc((size_t)room + 1, sizeof(*groups));
-	count = groups ? fuse_req_getgroups(req, room, groups) : -1;
-	for (int i = 0; i < count && i < room && !found; i++)
-		found = groups[i] == gid;
-	free(groups);
-	return count < 0 ? -1 : found;
-}
-
-static bool may(fuse_req_t req, const struct access *access, unsigned bits)
+struct caller *caller_new(fuse_req_t req)
 {
 	const struct fuse_ctx *who = fuse_req_ctx(req);
+	int room = who->uid == 0 ? 0 : fuse_req_getgroups(req, 0, NULL);
+	size_t size = room > 0 ? (size_t)room : 0;
+	struct caller *caller = calloc(1, sizeof(*caller) + size * sizeof(gid_t));
+
+	if (!caller)
+		return NULL;
+	caller->uid = who->uid;
+	caller->gid = who->gid;
+	caller->count = room;
+	if (room > 0)
+		caller->count = fuse_req_getgroups(req, room, caller->groups);
+	if (caller->count > room)
+		caller->count = room; /* it has joined more just now */
+	return caller;
+}
+
+/* 1: a member of that Unix group, 0: not, -1: nobody knows. */
+static int member_of(const struct caller *caller, gid_t gid)
+{
+	if (caller->gid == gid)
+		return 1;
+	for (int i = 0; i < caller->count; i++)
+		if (caller->groups[i] == gid)
+			return 1;
+	return caller->count < 0 ? -1 : 0;
+}
+
+static bool may(const struct caller *caller, const struct access *access, unsigned bits)
+{
 	bool group = (access->mode >> 3 & bits) == bits;
 	bool others = (access->mode & bits) == bits;
 	int member;
 
-	if (who->uid == 0)
+	if (caller->uid == 0)
 		return true;
-	if (who->uid == access->uid)
+	if (caller->uid == access->uid)
 		return (access->mode >> 6 & bits) == bits;
-	if (group == others)
-		return group;
-	member = who->gid == access->gid ? 1 : member_of(req, access->gid);
+	member = member_of(caller, access->gid);
 	return member < 0 ? group && others : member ? group : others;
+}
+
+/* Asks for the caller's Unix groups only if they matter: that is a file of /proc to read. */
+static bool req_may(fuse_req_t req, const struct access *access, unsigned bits)
+{
+	const struct fuse_ctx *who = fuse_req_ctx(req);
+	bool groups = who->uid != access->uid && who->gid != access->gid &&
+		      ((access->mode >> 3 ^ access->mode) & bits);
+	struct caller plain = { .uid = who->uid, .gid = who->gid };
+	struct caller *caller = groups ? caller_new(req) : &plain;
+	bool answer = caller && may(caller, access, bits);
+
+	if (groups)
+		free(caller);
+	return answer;
 }
 
 bool call_may(const struct call *call, struct item *item, unsigned dir, unsigned bits)
@@ -164,7 +199,9 @@ bool call_may(const struct call *call, struct item *item, unsigned dir, unsigned
 	struct access access;
 
 	store_access(call->mount->store, item, dir, &access);
-	return may(call->req, &access, bits);
+	return call->handle && call->handle->opener
+		       ? may(call->handle->opener, &access, bits)
+		       : req_may(call->req, &access, bits);
 }
 
 bool call_may_remove(const struct call *call, const struct place *place)
@@ -182,7 +219,7 @@ bool call_may_remove(const struct call *call, const struct place *place)
 		     : place->partition ? QUEUE_PARTITIONS
 					: QUEUE_GROUPS,
 		     &above);
-	if (!may(call->req, &above, 3))
+	if (!req_may(call->req, &above, 3))
 		return false;
 	store_access(store, made, 0, &own); /* the first is the item itself */
 	return !(above.mode & S_ISVTX) || uid == 0 || uid == above.uid || uid == own.uid;

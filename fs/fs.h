@@ -221,6 +221,7 @@ enum {
 	FILE_STREAM = 1,   /* no position: see reply_open() */
 	FILE_CACHED = 2,   /* the kernel may keep pages of it */
 	FILE_GROWS = 4,	   /* its size must be asked each time */
+	FILE_NAMES = 16,   /* what is written names other things: see handle.opener */
 	FILE_CONSUMES = 8, /* reading takes r and w; listed as a FIFO; no O_NOFOLLOW */
 };
 
@@ -277,7 +278,10 @@ bool place_made(const struct place *place);
 
 /* chmod and chown: FUSE_SET_ATTR_MODE, UID and GID in `set`. 0, PARKED or -errno. */
 int access_set(struct call *call, const struct stat *st, int set);
-/* Has the caller these bits (4 r, 2 w, 1 x) of a directory of an item (NULL: the mount's)? */
+/* Somebody's uid and Unix groups: free() it. NULL: ENOMEM. */
+struct caller *caller_new(fuse_req_t req);
+/* Has the caller, of FILE_NAMES who opened, these bits (4 r, 2 w, 1 x) of a directory of an
+ * item (NULL: the mount's)? */
 bool call_may(const struct call *call, struct item *item, unsigned dir, unsigned bits);
 /* May the caller remove the queue, partition or group that a place is in? */
 bool call_may_remove(const struct call *call, const struct place *place);
@@ -287,7 +291,8 @@ bool call_may_remove(const struct call *call, const struct place *place);
 struct handle {
 	struct node *node;
 	int flags;
-	void *state; /* the kind's own; its close frees it */
+	struct caller *opener; /* of FILE_NAMES that is open for writing; else NULL */
+	void *state;	       /* the kind's own; its close frees it */
 	TAILQ_ENTRY(handle) all;
 	/* under park.lock */
 	bool reading; /* a read has the turn */
@@ -297,7 +302,8 @@ struct handle {
 	TAILQ_ENTRY(handle) notify_entry;
 };
 
-struct handle *handle_new(struct node *node, int flags);
+struct handle *handle_new(fuse_req_t req, struct node *node,
+			  int flags);	 /* NULL: ENOMEM */
 void handle_free(struct handle *handle); /* after the kind's close */
 struct handle *handle_of(const struct fuse_file_info *fi);
 

@@ -225,7 +225,7 @@ static int create(fuse_req_t req, struct place *place, struct fuse_file_info *fi
 {
 	struct mount *mount = mount_of(req);
 	struct node *node = node_take(mount, place, fuse_req_ctx(req)->uid);
-	struct handle *handle = node ? handle_new(node, fi->flags) : NULL;
+	struct handle *handle = node ? handle_new(req, node, fi->flags) : NULL;
 	struct fuse_entry_param entry = { 0 };
 
 	if (!handle) {
@@ -342,7 +342,7 @@ static void ops_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 	if (!call)
 		return;
-	call->handle = handle_new(node, fi->flags);
+	call->handle = handle_new(req, node, fi->flags);
 	got = call->handle ? open_check(ops, fi->flags, &call->why) : -ENOMEM;
 	if (!got && ops->open)
 		got = ops->open(call->handle, call);

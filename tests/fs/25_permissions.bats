@@ -168,7 +168,7 @@ held() { # MODE WANTED
 	local q=queues/mine
 	may $OWNER "mkdir $q" "mkdir $q/groups/g" "mkdir $q/partitions/p"
 	may $OWNER "write $q/push a"$'\n' "write $q/partitions/p/push b"$'\n' "make $q/snapshots/s g"
-	is "$(as $OWNER cat "$q/pop")" a
+	is "$(as $OWNER cat "$q/pop")" b
 	not as $PRODUCER rm -r "$q" 2>/dev/null
 	not as $PRODUCER rmdir "$q" 2>/dev/null
 	is "$(as $OWNER cat $q/partitions/{default,p}/log)" $'a\nb'
@@ -224,4 +224,89 @@ held() { # MODE WANTED
 	chmod 777 "$D" "$P/segments" "$Q/snapshots"
 	may $STRANGER "rename $letter queues/q/push" "unlink $first" "unlink queues/q/snapshots/s"
 	is "$(tail -n 1 "$P/log")" one
+}
+
+# ---- what a write names -------------------------------------------------------------
+
+@test "a snapshot takes r and x of its group, and tells no other names" {
+	start
+	queue
+	push "$Q" one
+	mkdir "$Q/groups/theirs"
+	chmod 777 "$Q/snapshots"
+	chmod 711 "$Q/groups"
+	chown $CONSUMER "$Q/groups/theirs"
+	chmod 700 "$G" "$Q/groups/theirs"
+	may $CONSUMER "make queues/q/snapshots/mine theirs"
+	cannot $CONSUMER EACCES "make queues/q/snapshots/s g"
+	chmod 740 "$G" && chgrp $TEAM "$G"
+	GROUPS_OF=$TEAM cannot $CONSUMER EACCES "make queues/q/snapshots/s g"
+	chmod 750 "$G"
+	GROUPS_OF=$TEAM may $CONSUMER "make queues/q/snapshots/s g"
+	chmod 705 "$G" # to others, but not to that Unix group
+	GROUPS_OF=$TEAM cannot $CONSUMER EACCES "make queues/q/snapshots/t g"
+	may $CONSUMER "make queues/q/snapshots/t g"
+	# who may not look a name up in groups/ does not learn of it from a snapshot either
+	chmod 700 "$Q/groups"
+	cannot $CONSUMER EACCES "make queues/q/snapshots/u g" "make queues/q/snapshots/u none" \
+		"make queues/q/snapshots/u theirs"
+	is "$(as $CONSUMER grep -cE '"(g|none)"' errors)" 0
+	is "$(ls "$Q/snapshots")" $'mine\ns\nt'
+}
+
+@test "a seek to a snapshot takes r and x of snapshots/, and tells no other names" {
+	start
+	queue
+	push "$Q" one
+	mkdir "$Q/groups/theirs"
+	chown $CONSUMER "$Q/groups/theirs"
+	echo g >"$Q/snapshots/s"
+	local cursor=queues/q/groups/theirs/cursor name
+	is "$(as $CONSUMER cat queues/q/groups/theirs/pop)" one
+	for name in 700 711 744; do
+		chmod "$name" "$Q/snapshots"
+		is "$(can $CONSUMER write $cursor 'snapshot s')" EACCES
+		is "$(can $CONSUMER write $cursor 'snapshot none')" EACCES
+	done
+	is "$(as $CONSUMER cat queues/q/groups/theirs/pop)" ''
+	chmod 755 "$Q/snapshots"
+	is "$(can $CONSUMER write $cursor 'snapshot s')" ok
+	is "$(as $CONSUMER cat queues/q/groups/theirs/pop)" one
+}
+
+# lent UID PATH TEXT - that user opens PATH, and root writes to it, as a set-uid program
+# does to its stdout.
+lent() {
+	# shellcheck disable=SC2016
+	(cd "$M" && perl -MFcntl -MErrno -e '
+		my ($uid, $path, $text) = @ARGV;
+		$) = "$uid $uid"; $> = $uid;
+		sysopen(my $f, $path, O_WRONLY | O_CREAT) or die "$path: $!\n";
+		$> = 0; $) = "0 0";
+		print defined syswrite($f, "$text\n") ? "ok" : $!{EACCES} ? "EACCES" : $!;
+	' "$@")
+}
+
+@test "an open file lends its opener no rights of a program that writes to it" {
+	start
+	queue
+	push "$Q" one
+	chmod 777 "$Q/snapshots"
+	chmod 700 "$G"
+	mkdir "$Q/groups/theirs"
+	chown $CONSUMER "$Q/groups/theirs"
+	run lent $CONSUMER queues/q/snapshots/s g
+	is "$output" EACCES
+	is "$(count "$Q/snapshots")" 0
+	echo g >"$Q/snapshots/roots"
+	chmod 700 "$Q/snapshots"
+	# shellcheck disable=SC2016
+	run perl -MFcntl -MPOSIX -e '
+		chdir $ARGV[0] or die;
+		$) = "$ARGV[1] $ARGV[1]"; $> = $ARGV[1];
+		sysopen(my $f, $ARGV[2], O_WRONLY) or die "$!\n";
+		$> = 0; $) = "0 0";
+		defined syswrite($f, "$ARGV[3]\n") or print $!{EACCES} ? "EACCES" : $!;
+		' "$M" $CONSUMER queues/q/groups/theirs/cursor 'snapshot roots'
+	is "$output" EACCES
 }
