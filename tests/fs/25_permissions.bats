@@ -310,3 +310,25 @@ lent() {
 		' "$M" $CONSUMER queues/q/groups/theirs/cursor 'snapshot roots'
 	is "$output" EACCES
 }
+
+# ---- consuming ----------------------------------------------------------------------
+
+@test "the queue's pop and follow take r and w of the queue, and of group default" {
+	start
+	mkdir "$Q"
+	push "$Q" one two
+	chmod 777 "$Q"
+	# what first use makes is as the queue's directory
+	is "$(as $CONSUMER cat queues/q/pop)" one
+	is "$(mode queues/q/groups/default)" "0 0 777"
+	chmod 750 "$Q/groups/default"
+	cannot $CONSUMER EACCES "read queues/q/pop" "read queues/q/pop.json" \
+		"open queues/q/follow O_RDWR" "read queues/q/groups/default/pop"
+	errors_has "$CONSUMER [0-9]+ queues/q/pop: EACCES: .*groups/default"
+	chmod 770 "$Q/groups/default" && chgrp $TEAM "$Q/groups/default"
+	cannot $CONSUMER EACCES "read queues/q/pop"
+	GROUPS_OF=$TEAM may $CONSUMER "open queues/q/follow O_RDWR"
+	chmod 733 "$Q"
+	GROUPS_OF=$TEAM cannot $CONSUMER EACCES "read queues/q/pop"
+	is "$(GROUPS_OF=$TEAM as $CONSUMER cat queues/q/groups/default/pop)" two
+}
