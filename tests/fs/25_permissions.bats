@@ -332,3 +332,120 @@ lent() {
 	GROUPS_OF=$TEAM cannot $CONSUMER EACCES "read queues/q/pop"
 	is "$(GROUPS_OF=$TEAM as $CONSUMER cat queues/q/groups/default/pop)" two
 }
+
+# ---- owners and modes ---------------------------------------------------------------
+
+@test "mkdir: the caller's, 0777 less umask; fixed directories less write for others" {
+	start
+	chmod 777 "$M/queues"
+	local mask name made fixed fixed_dir
+	while read -r mask made fixed; do
+		name=queues/q$mask
+		as $OWNER bash -c "umask $mask && mkdir $name $name/groups/g $name/partitions/p"
+		is "$(mode "$name")" "$OWNER $OWNER $made"
+		is "$(mode "$name/groups/g")" "$OWNER $OWNER $made"
+		is "$(mode "$name/partitions/p")" "$OWNER $OWNER $made"
+		for fixed_dir in partitions groups snapshots config groups/g/{config,dlq} \
+			partitions/p/segments; do
+			is "$(mode "$name/$fixed_dir")" "$OWNER $OWNER $fixed"
+		done
+		is "$(mode "$name/partitions/p/groups/g")" "$OWNER $OWNER $made"
+	done <<-'END'
+		000 777 755
+		022 755 755
+		027 750 750
+		002 775 755
+		077 700 700
+	END
+	is "$(mode queues)" "0 0 777"
+	as $OWNER mkdir -m 1730 queues/m
+	is "$(mode queues/m)" "$OWNER $OWNER 1730"
+	is "$(mode queues/m/groups)" "$OWNER $OWNER 1710"
+}
+
+@test "what first use makes is as the queue's directory" {
+	start
+	queue
+	chown $OWNER:$TEAM "$Q"
+	chmod 773 "$Q"
+	may $PRODUCER "write queues/q/push one"
+	is "$(GROUPS_OF=$TEAM as $CONSUMER cat queues/q/pop)" one
+	is "$(mode queues/q/partitions/default)" "$OWNER $TEAM 773"
+	is "$(mode queues/q/groups/default)" "$OWNER $TEAM 773"
+	is "$(mode queues/q/groups/default/config)" "$OWNER $TEAM 751"
+}
+
+@test "below a set-gid directory what is made gets its Unix group" {
+	start
+	chown 0:$TEAM "$M/queues"
+	chmod 2777 "$M/queues"
+	may $OWNER "mkdir queues/q" "mkdir queues/q/groups/g" "mkdir queues/q/partitions/p"
+	local dir
+	for dir in queues/q queues/q/config queues/q/groups/g queues/q/partitions/p/segments; do
+		is "$(mode $dir)" "$OWNER $TEAM 2755"
+	done
+	chmod g-s "$Q/groups"
+	may $OWNER "mkdir queues/q/groups/h"
+	is "$(mode queues/q/groups/h)" "$OWNER $OWNER 755"
+}
+
+# all - each directory of queue q with owner and mode, on a line.
+all() { (cd "$M" && find . -type d -exec stat -c '%n %u %g %a' {} + | sort); }
+
+@test "owner and mode of each directory last, through a remount and kill -9" {
+	start
+	queue p
+	push "$Q" one
+	local dir number=1
+	while read -r dir; do
+		case $dir in */partitions/*/groups*) continue ;; esac
+		((++number))
+		chmod "$(printf %o $((07000 | 0700 | number)))" "$M/$dir"
+		chown $((50000 + number)):$((60000 + number)) "$M/$dir"
+		is "$(mode "$dir")" \
+			"$((50000 + number)) $((60000 + number)) $(printf %o $((07700 | number)))"
+	done < <(cd "$M" && find . -type d | sort)
+	[ "$number" -gt 14 ]
+	all >"$BATS_TEST_TMPDIR/before"
+	crash
+	start
+	all | diff "$BATS_TEST_TMPDIR/before" -
+	remount
+	all | diff "$BATS_TEST_TMPDIR/before" -
+}
+
+@test "chmod of a file to another mode and chown of a file: EPERM; to what it is: nothing" {
+	start
+	queue
+	push "$Q" one
+	chown -h $OWNER "$Q" "$G"
+	local file mode
+	for file in queues/q/push queues/q/stats queues/q/groups/g/cursor errors; do
+		mode=$(cd "$M" && stat -c %a $file)
+		is "$(can 0 chmod $file 666)" EPERM
+		is "$(can 0 chmod $file "$mode")" ok
+		not chown $STRANGER "$M/$file" 2>/dev/null
+		not chgrp $STRANGER "$M/$file" 2>/dev/null
+		chown "$(stat -c %u:%g "$M/$file")" "$M/$file"
+		is "$(can $STRANGER chmod $file "$mode")" EPERM
+	done
+	is "$(can $OWNER chmod queues/q/push 666)" EPERM
+	errors_has "$OWNER [0-9]+ queues/q/push: EPERM: .*directory"
+}
+
+@test "chown takes root; chgrp the owner, to a Unix group of theirs; chmod the owner" {
+	start
+	queue
+	chown $OWNER:$OWNER "$Q"
+	not as $OWNER chown $STRANGER queues/q 2>/dev/null
+	not as $STRANGER chown $STRANGER queues/q 2>/dev/null
+	not as $STRANGER chgrp $STRANGER queues/q 2>/dev/null
+	not as $OWNER chgrp $TEAM queues/q 2>/dev/null
+	cannot $STRANGER EPERM "chmod queues/q 777"
+	GROUPS_OF=$TEAM as $OWNER chgrp $TEAM queues/q
+	may $OWNER "chmod queues/q 750"
+	is "$(mode queues/q)" "$OWNER $TEAM 750"
+	# of a Unix group that is not theirs, no set-gid bit
+	may $OWNER "chmod queues/q 2750"
+	is "$(mode queues/q)" "$OWNER $TEAM 750"
+}
