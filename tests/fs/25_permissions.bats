@@ -3,9 +3,8 @@
 # Section 12 of the contract: owners and modes, as other users meet them. Root mounts, so
 # allow_other is on.
 
+# shellcheck disable=SC2016,SC2046,SC2086,SC2206 # paths here have no blanks
 load lib
-
-bats_require_minimum_version 1.5.0
 
 OWNER=64001 PRODUCER=64002 CONSUMER=64003 STRANGER=64004
 TEAM=64100 # a Unix group
@@ -31,22 +30,11 @@ can() { as "$1" sys "${@:2}"; }
 
 # cannot UID ERRNO LINE... - each LINE is an operation as in sys; all must be refused so.
 cannot() {
-	local line words got
-	for line in "${@:3}"; do
-		read -ra words <<<"$line"
-		got=$(can "$1" "${words[@]}")
-		is "$line: $got" "$line: $2"
-	done
+	diff <(printf "%s: $2\n" "${@:3}") <(printf '%s\n' "${@:3}" | as "$1" sys -)
 }
 
 # may UID LINE... - each must succeed.
-may() {
-	local line words
-	for line in "${@:2}"; do
-		read -ra words <<<"$line"
-		is "$line: $(can "$1" "${words[@]}")" "$line: ok"
-	done
-}
+may() { cannot "$1" ok "${@:2}"; }
 
 # mode PATH - its owner, Unix group and mode.
 mode() { (cd "$M" && stat -c '%u %g %a' "$1"); }
@@ -167,7 +155,7 @@ held() { # MODE WANTED
 	chmod 1777 "$M/queues"
 	local q=queues/mine
 	may $OWNER "mkdir $q" "mkdir $q/groups/g" "mkdir $q/partitions/p"
-	may $OWNER "write $q/push a"$'\n' "write $q/partitions/p/push b"$'\n' "make $q/snapshots/s g"
+	may $OWNER "write $q/push a" "write $q/partitions/p/push b" "make $q/snapshots/s g"
 	is "$(as $OWNER cat "$q/pop")" b
 	not as $PRODUCER rm -r "$q" 2>/dev/null
 	not as $PRODUCER rmdir "$q" 2>/dev/null
@@ -448,4 +436,277 @@ all() { (cd "$M" && find . -type d -exec stat -c '%n %u %g %a' {} + | sort); }
 	# of a Unix group that is not theirs, no set-gid bit
 	may $OWNER "chmod queues/q 2750"
 	is "$(mode queues/q)" "$OWNER $TEAM 750"
+}
+
+# ---- three users --------------------------------------------------------------------
+
+# roles - queue q of OWNER: PRODUCER, by its Unix group, may push to it, CONSUMER has group
+# theirs; two messages, a dead letter of each group, a snapshot, readers of both groups
+# waiting for partition idle. Queue other is the owner's alone.
+roles() {
+	start
+	chmod 711 "$M/queues"
+	mkdir "$Q" "$G" "$Q/groups/theirs" "$Q/partitions/idle" "$M/queues/other"
+	push "$Q" one two
+	is "$(handle rw "$PG/pop" read 'dlq why')" '[one\n] ok'
+	is "$(handle rw "$P/groups/theirs/pop" read 'dlq why')" '[one\n] ok'
+	echo g >"$Q/snapshots/s"
+	# of the directories only those are seen twice that chown makes the same
+	find "$Q" "$M/queues/other" -type d -exec chown $OWNER:$OWNER {} +
+	find "$Q" "$M/queues/other" -type d -exec chmod go= {} +
+	chown -R $CONSUMER:$CONSUMER "$Q/groups/theirs" 2>/dev/null || true
+	chmod 711 "$Q/groups"
+	chgrp $PRODUCER "$Q"
+	chmod 731 "$Q"
+	chown $OWNER:$OWNER "$G"
+	reader "$BATS_TEST_TMPDIR/g" "$Q/partitions/idle/groups/g/follow"
+	reader "$BATS_TEST_TMPDIR/theirs" "$Q/partitions/idle/groups/theirs/follow"
+	wait_until waiting 1
+	wait_until waiting 1 "$Q/groups/theirs/stats"
+	PLACE=$(standing)
+}
+
+# standing - what none of them may have changed.
+standing() {
+	ls -R "$M/queues"
+	cat "$G/cursor" "$G/dlq/"* "$P/log" "$Q/snapshots/s"
+	grep -v oldest "$G/stats"
+	grep -r . "$Q/config" "$G/config" "$M/queues/other/config" --exclude filter
+	find "$M" -type d -exec stat -c '%n %u %g %a' {} +
+}
+
+# every PATH... - each operation on what is there, as in cannot.
+every() {
+	local path
+	for path; do
+		printf '%s\n' "open $path O_RDONLY" "open $path O_WRONLY" "open $path O_RDWR" \
+			"truncate $path"
+	done
+}
+
+# The paths of things that are fixed in queue $1, partition $2, group $3.
+of_queue() { printf "$1/%s\n" pop pop.json follow follow.json stats; }
+of_config() { printf "$1/config/%s\n" batch retry_limit lease_seconds; }
+of_group() {
+	printf "$1/%s\n" cursor pop pop.json follow follow.json members stats dlq/default@0
+	of_config "$1"
+	printf "$1/config/%s\n" filter subscription
+}
+of_lane() { printf "$1/%s\n" cursor pop pop.json follow follow.json stats; }
+of_partition() {
+	printf "$1/%s\n" push push.json log stats "segments/$(printf %020d 0)"
+}
+
+@test "a producer pushes, and does nothing else" {
+	roles
+	local q=queues/q lines
+	may $PRODUCER "write $q/push three" "open $q/push O_WRONLY|O_APPEND|O_CREAT"
+	is "$(can $PRODUCER write $q/push.json '{"data":4,"partition":"made"}'$'\n')" ok
+	is "$(cat "$P/log" "$Q/partitions/made/log")" $'one\ntwo\nthree\n4'
+	PLACE=$(standing)
+	mapfile -t lines < <(every $(of_queue $q; of_config $q; of_group $q/groups/g
+		of_group $q/groups/theirs; of_partition $q/partitions/default
+		of_lane $q/partitions/default/groups/g; echo $q/snapshots/s))
+	cannot $PRODUCER EACCES "${lines[@]}"
+	cannot $PRODUCER EACCES "open $q/push O_RDONLY" "open $q/push O_RDWR" \
+		"open $q/push.json O_RDWR" "read $q" "read $q/groups" "read $q/partitions" \
+		"rmdir $q" "rmdir $q/groups/g" "rmdir $q/groups/theirs" \
+		"rmdir $q/partitions/made" "rmdir $q/partitions" "unlink $q/push" \
+		"unlink $q/snapshots/s" "mkdir $q/groups/h" "mkdir $q/partitions/h" \
+		"make $q/snapshots/t g" "rename $q/groups/g/dlq/default@0 $q/push"
+	cannot $PRODUCER EPERM "mkdir $q/h" "create $q/h" "symlink $q/h" "chmod $q 777" \
+		"chmod $q/push 777"
+	mapfile -t lines < <(every queues/other/{push,pop,follow,stats})
+	cannot $PRODUCER EACCES "${lines[@]}" "read queues" "mkdir queues/h"
+	is "$(standing)" "$PLACE"
+}
+
+@test "a consumer reads its own group, and does nothing else" {
+	roles
+	local q=queues/q g=queues/q/groups/theirs lines
+	is "$(as $CONSUMER cat $g/pop)" two
+	is "$(as $CONSUMER cat $g/cursor)" $'1\tdefault\n-1\tidle'
+	as $CONSUMER bash -c "echo start >$g/cursor"
+	is "$(as $CONSUMER cat $g/pop)" one
+	# shellcheck disable=SC2016
+	is "$(as $CONSUMER bash -c 'exec 3<>'$g'/follow; read -ru 3 a; echo ack >&3; echo "$a"')" two
+	is "$(as $CONSUMER cat $g/cursor)" $'1\tdefault\n-1\tidle'
+	is "$(as $CONSUMER cat $g/dlq/default@0)" one
+	as $CONSUMER getfattr -d $g/dlq/default@0 | grep -q 'queenfs.error="why"'
+	is "$(as $CONSUMER cat $g/members | wc -l)" 2
+	as $CONSUMER grep -q '^lag 0$' $g/stats
+	as $CONSUMER bash -c "echo 7 >$g/config/batch"
+	is "$(as $CONSUMER cat $g/config/batch)" 7
+	may $CONSUMER "unlink $g/dlq/default@0"
+	PLACE=$(standing)
+	mapfile -t lines < <(every $(of_queue $q; of_config $q; of_group $q/groups/g
+		of_partition $q/partitions/default; of_lane $q/partitions/default/groups/g
+		of_lane $q/partitions/default/groups/theirs; echo $q/push $q/push.json
+		echo $q/snapshots/s queues/other/{push,pop,follow,stats}))
+	cannot $CONSUMER EACCES "${lines[@]}"
+	cannot $CONSUMER EACCES "read $q" "read $q/groups" "rmdir $g" "rmdir $q/groups/g" \
+		"rmdir $q" "unlink $g/cursor" "rmdir $g/dlq" "mkdir $q/groups/h" \
+		"mkdir $q/partitions/h" "make $q/snapshots/t theirs" "unlink $q/push"
+	is "$(can $CONSUMER write $g/cursor 'snapshot s')" EACCES
+	cannot $CONSUMER EPERM "mkdir $g/h" "create $g/h" "chmod $q/groups 777"
+	is "$(standing)" "$PLACE"
+}
+
+@test "a stranger learns nothing: not even which names there are" {
+	roles
+	local q=queues/q lines paths path there missing
+	chmod o= "$Q"
+	PLACE=$(standing)
+	mapfile -t lines < <(every $(of_queue $q; of_config $q; of_group $q/groups/g
+		of_group $q/groups/theirs; of_partition $q/partitions/default
+		of_lane $q/partitions/default/groups/g; echo $q/push $q/push.json
+		echo $q/snapshots/s queues/other/{push,pop,follow,stats}))
+	cannot $STRANGER EACCES "${lines[@]}"
+	# what is there and what is missing get the same answer
+	paths=($q/push $q/none $q/groups/{g,none} $q/groups/g/{pop,none}
+		$q/partitions/{default,none} $q/partitions/default/{log,segments/none}
+		$q/snapshots/{s,none} $q/groups/g/dlq/default@{0,9} queues/other/none)
+	mapfile -t lines < <(for path in "${paths[@]}"; do
+		printf '%s\n' "read $path" "unlink $path" "rmdir $path" "mkdir $path" \
+			"create $path" "rename $path $q/push" "symlink $path" \
+			"utime $path 1000" "chmod $path 777" "make $path g"
+	done)
+	cannot $STRANGER EACCES "${lines[@]}"
+	is "$(as $STRANGER stat "${paths[@]}" 2>/dev/null)" ''
+	is "$(as $STRANGER stat -f "${paths[@]}" 2>/dev/null)" ''
+	is "$(as $STRANGER getfattr -d "${paths[@]}" 2>/dev/null)" ''
+	cannot $STRANGER EACCES "read queues" "mkdir queues/h" "rmdir $q" "rmdir queues/other" \
+		"rename $q queues/h" "create queues/h" "unlink README" "rmdir queues" "mkdir h"
+	# of the queue's own directory only what stat(2) says of any, the same for all
+	there=$(as $STRANGER stat -c '%h %s %b %Y' queues/q)
+	missing=$(as $STRANGER stat -c '%h %s %b %Y' queues/other)
+	is "$there" "$missing"
+	# errors are for those who caused them
+	is "$(can 0 mkdir "$Q/groups/.hidden")" EINVAL
+	is "$(as $STRANGER cat errors)" ""
+	is "$(as $STRANGER stat -c %s errors)" 0
+	[ "$(wc -l <"$M/errors")" -ge 1 ]
+	is "$(standing)" "$PLACE"
+}
+
+@test "with x but no r, a stranger who knows a name learns no more of it than stat(2) says" {
+	roles
+	local q=queues/q
+	find "$Q" -type d -exec chmod o=x {} +
+	mapfile -t lines < <(every $(of_queue $q; of_config $q; of_group $q/groups/g
+		of_partition $q/partitions/default; of_lane $q/partitions/default/groups/g
+		echo $q/push $q/push.json))
+	cannot $STRANGER EACCES "${lines[@]}" "read $q/snapshots/s" "rename $q/groups/g/dlq/default@0 $q/push"
+	not as $STRANGER getfattr -n user.queenfs.error $q/groups/g/dlq/default@0 2>/dev/null
+	not as $STRANGER ls $q/groups 2>/dev/null
+}
+
+@test "errors: each user their own lines, root and who mounts all, also while it is open" {
+	start
+	chmod 777 "$M/queues"
+	queue
+	chmod 777 "$Q" "$G"
+	local uid lines
+	for uid in $PRODUCER $CONSUMER; do
+		cannot $uid EINVAL "mkdir queues/.of-$uid"
+		is "$(can $uid write queues/q/groups/g/cursor "of $uid")" EINVAL
+	done
+	# a tail that nobody is told of but errors: the last close, of a refused message
+	as $PRODUCER perl -MFcntl -e 'sysopen(my $f, "queues/q/push.json", O_WRONLY) or die $!;
+		syswrite($f, "{not json") or die $!' || true
+	for uid in $PRODUCER $CONSUMER $STRANGER; do
+		lines=$(as $uid cat errors)
+		not grep -v " $uid [0-9]* queues/" <<<"${lines:- $uid 1 queues/}"
+		is "$(as $uid stat -c %s errors)" "$(as $uid cat errors | wc -c)"
+	done
+	is "$(as $PRODUCER wc -l <"$M/errors")" 5
+	is "$(as $PRODUCER cat errors | wc -l)" 3
+	is "$(as $CONSUMER cat errors | wc -l)" 2
+	is "$(as $STRANGER cat errors | wc -l)" 0
+}
+
+# ---- single bits --------------------------------------------------------------------
+
+@test "a w-only directory lets nobody in; w and x let one push by name" {
+	start
+	queue
+	chmod 772 "$Q"
+	cannot $PRODUCER EACCES "write queues/q/push x" "read queues/q" "unlink queues/q/push"
+	chmod 773 "$Q"
+	may $PRODUCER "write queues/q/push x"
+	cannot $PRODUCER EACCES "read queues/q" "read queues/q/stats" "read queues/q/pop"
+	not as $PRODUCER ls queues/q 2>/dev/null
+	chmod 774 "$Q"
+	is "$(as $PRODUCER ls queues/q 2>/dev/null | grep -c push)" 2
+	cannot $PRODUCER EACCES "read queues/q/stats"
+	chmod 775 "$Q"
+	may $PRODUCER "read queues/q/stats"
+	cannot $PRODUCER EACCES "write queues/q/push x" "read queues/q/pop"
+	is "$(cat "$P/log")" x
+}
+
+@test "each file takes the bits of its directory that it says" {
+	start
+	queue
+	push "$Q" one two
+	local d=queues/q/groups/g p=queues/q/partitions/default bits r w rw first
+	first=$p/segments/$(printf %020d 0)
+	for bits in 1 3 5 7; do
+		chmod "77$bits" "$G" "$P" "$P/segments"
+		r=EACCES w=EACCES rw=EACCES
+		((bits & 4)) && r=ok
+		((bits & 2)) && w=ok
+		((bits == 7)) && rw=ok
+		diff - <(as $STRANGER sys - <<-END
+			open $d/cursor O_RDONLY
+			open $d/cursor O_WRONLY
+			open $d/cursor O_RDWR
+			open $d/members O_RDONLY
+			open $d/stats O_RDONLY
+			open $d/pop O_RDONLY
+			open $d/follow O_RDWR
+			open $p/groups/g/follow O_RDWR
+			open $p/log O_RDONLY
+			open $p/push O_WRONLY
+			open $p/push.json O_RDWR
+			open $first O_RDONLY
+			open $d/config/batch O_WRONLY
+			open queues/q/config/batch O_WRONLY
+		END
+		) <<-END
+			open $d/cursor O_RDONLY: $r
+			open $d/cursor O_WRONLY: $w
+			open $d/cursor O_RDWR: $rw
+			open $d/members O_RDONLY: $r
+			open $d/stats O_RDONLY: $r
+			open $d/pop O_RDONLY: $rw
+			open $d/follow O_RDWR: $rw
+			open $p/groups/g/follow O_RDWR: $rw
+			open $p/log O_RDONLY: $r
+			open $p/push O_WRONLY: $w
+			open $p/push.json O_RDWR: $rw
+			open $first O_RDONLY: $r
+			open $d/config/batch O_WRONLY: EACCES
+			open queues/q/config/batch O_WRONLY: EACCES
+		END
+	done
+	chmod 757 "$Q/config"
+	may $STRANGER "write queues/q/config/batch 3"
+	is "$(cat "$Q/config/batch")" 3
+}
+
+@test "a Unix group counts whether it is a user's first or another" {
+	start
+	queue
+	chgrp $TEAM "$Q" "$G"
+	chmod 770 "$Q" "$G"
+	cannot $CONSUMER EACCES "write queues/q/push x" "read queues/q/groups/g/pop"
+	GROUPS_OF=64050,$TEAM,64051 may $CONSUMER "write queues/q/push x"
+	is "$(GROUPS_OF=64050,$TEAM as $CONSUMER cat queues/q/groups/g/pop)" x
+	is "$(cd "$M" && setpriv --reuid $CONSUMER --regid $TEAM --clear-groups \
+		cat queues/q/groups/g/cursor)" $'0\tdefault'
+	# the class of a user is the first that fits, also if it may less
+	chmod 707 "$Q"
+	GROUPS_OF=$TEAM cannot $CONSUMER EACCES "write queues/q/push x"
+	may $STRANGER "write queues/q/push x"
 }

@@ -151,7 +151,8 @@ errors_has() {
 	return 1
 }
 
-# sys VERB PATH [ARGUMENT...] - one operation; prints ok or the name of its errno.
+# sys VERB PATH [ARGUMENT...] - one operation; prints ok or the name of its errno. `sys -`
+# reads operations from stdin, a line each, and prints each line with `: ok` or the like.
 #   open PATH FLAGS   read PATH   create PATH   mkdir rmdir unlink symlink mkfifo PATH
 #   truncate PATH   chmod PATH MODE   utime PATH SECONDS   rename link PATH TO
 #   write PATH TEXT...        each TEXT one write (retried until all is written), then close
@@ -213,9 +214,18 @@ sys() {
 			fdread => sub { my $f = fd("<&="); $f && defined sysread($f, my $b, 65536) },
 			fdwrite => sub { my $f = fd(">&="); $f && all($f, $rest[0]) },
 		);
-		my $done = $verbs{$verb}->();
-		my ($name) = grep { $!{$_} } sort keys %!;
-		print $done ? "ok" : $name, "\n";
+		sub result {
+			my $done = $verbs{$verb}->();
+			my ($name) = grep { $!{$_} } sort keys %!;
+			$done ? "ok" : $name;
+		}
+		print(result(), "\n"), exit if $verb ne "-";
+		while (<STDIN>) {
+			chomp;
+			($verb, $path, @rest) = split " ";
+			print "$_: ", result(), "\n";
+			@open = ();
+		}
 	' "$@"
 }
 
