@@ -24,7 +24,8 @@ H_FILES := $(wildcard store/*.h fs/*.h tests/*/*.h)
 
 LIBRARIES := 'fuse3 >= 3.14' 'sqlite3 >= 3.40' inih
 PACKAGES := build-essential pkg-config libfuse3-dev fuse3 libsqlite3-dev sqlite3 \
-	libinih-dev libcmocka-dev bats perl attr python3
+	libinih-dev libcmocka-dev bats perl attr python3 \
+	rsync tree ncdu less procps ed vim-tiny nano
 
 # Include directories of libraries are -isystem: their headers are not ours to warn about.
 LIB_CFLAGS := $(patsubst -I%,-isystem %,$(shell pkg-config --cflags $(LIBRARIES) 2>/dev/null))
