@@ -25,7 +25,8 @@ H_FILES := $(wildcard store/*.h fs/*.h tests/*/*.h)
 
 LIBRARIES := 'fuse3 >= 3.14' 'sqlite3 >= 3.40' inih
 PACKAGES := build-essential pkg-config libfuse3-dev fuse3 libsqlite3-dev sqlite3 \
-	libinih-dev libcmocka-dev bats perl attr python3 python3-prometheus-client
+	libinih-dev libcmocka-dev bats perl attr python3 python3-prometheus-client \
+	rsync tree ncdu less procps ed vim-tiny nano
 PEER_PACKAGES := redis-server beanstalkd postgresql
 
 # Include directories of libraries are -isystem: their headers are not ours to warn about.

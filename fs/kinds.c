@@ -67,8 +67,13 @@ static int items_make(struct call *call, const struct place *in, const char *nam
 		      mode_t mode)
 {
 	const struct fuse_ctx *who = fuse_req_ctx(call->req);
-	struct access access = { who->uid, who->gid, mode & 01777 };
+	struct access access = { who->uid, who->gid, mode & 01777 }, above;
 
+	store_access(call->mount->store, place_owner(in), in->dir->access, &above);
+	if (above.mode & S_ISGID) { /* as every filesystem of Linux does */
+		access.gid = above.gid;
+		access.mode |= S_ISGID;
+	}
 	store_make(call->mount->store, in->queue, in->dir->children->item, name, &access,
 		   call_finish, call);
 	return PARKED;

@@ -318,6 +318,7 @@ static int serve_begin(struct daemon *daemon, struct start *start)
 	daemon->session = session_new(&start->words, daemon->mount);
 	if (!daemon->session)
 		return -1;
+	mount_speaks(daemon->mount, daemon->session);
 	daemon->handlers = fuse_set_signal_handlers(daemon->session) == 0;
 	if (!daemon->handlers)
 		return -1;

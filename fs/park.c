@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * park.c - reads that consume: one at a time on a handle, put aside while there is nothing,
- * run again, finished or cancelled; and poll(2).
+ * run again, finished or cancelled; poll(2); and the thread that speaks to the kernel.
  *
  * 1. A handle's reads take turns: the one that has the turn (handle->reading) runs, the
  *    others wait in handle->turns. (On a stream the kernel sends the reads of processes that
@@ -281,7 +281,7 @@ void park_forget(struct handle *handle)
 
 /* ---- the notifier thread ---------------------------------------------------------------- */
 
-/* Both are called with the lock, and give it up meanwhile. */
+/* These are called with the lock, and give it up meanwhile. */
 static void notify_one(struct park *park)
 {
 	struct handle *handle = TAILQ_FIRST(&park->notify);
@@ -337,6 +337,32 @@ static void wait_a_little(struct park *park)
 	pthread_cond_timedwait(&park->news, &park->lock, &until);
 }
 
+static void errand_run(struct park *park)
+{
+	struct errand *errand = TAILQ_FIRST(&park->errands);
+
+	TAILQ_REMOVE(&park->errands, errand, entry);
+	pthread_mutex_unlock(&park->lock);
+	errand->run(errand);
+	pthread_mutex_lock(&park->lock);
+}
+
+void park_errand(struct mount *mount, struct errand *errand)
+{
+	struct park *park = &mount->park;
+	bool ours;
+
+	pthread_mutex_lock(&park->lock);
+	ours = park->stopping; /* the mount ends: nobody else will */
+	if (!ours) {
+		TAILQ_INSERT_TAIL(&park->errands, errand, entry);
+		pthread_cond_signal(&park->news);
+	}
+	pthread_mutex_unlock(&park->lock);
+	if (ours)
+		errand->run(errand);
+}
+
 static void *notifier_main(void *arg)
 {
 	struct park *park = arg;
@@ -345,6 +371,8 @@ static void *notifier_main(void *arg)
 	while (!park->stopping) {
 		if (!TAILQ_EMPTY(&park->notify))
 			notify_one(park);
+		else if (!TAILQ_EMPTY(&park->errands))
+			errand_run(park);
 		else if (TAILQ_EMPTY(&park->cancelled))
 			pthread_cond_wait(&park->news, &park->lock);
 		else if (!cancel_one(park, TAILQ_FIRST(&park->cancelled), -EINTR))
@@ -365,6 +393,7 @@ int park_begin(struct mount *mount)
 	TAILQ_INIT(&park->all);
 	TAILQ_INIT(&park->cancelled);
 	TAILQ_INIT(&park->notify);
+	TAILQ_INIT(&park->errands);
 	pthread_mutex_init(&park->lock, NULL);
 	pthread_cond_init(&park->news, NULL);
 	pthread_cond_init(&park->calm, NULL);
@@ -389,6 +418,8 @@ void park_end(struct mount *mount)
 	pthread_join(park->notifier, NULL);
 	park->running = false;
 	pthread_mutex_lock(&park->lock);
+	while (!TAILQ_EMPTY(&park->errands))
+		errand_run(park);
 	while (!TAILQ_EMPTY(&park->all))
 		if (!cancel_one(park, TAILQ_FIRST(&park->all), -ENOTCONN))
 			wait_a_little(park);

@@ -142,8 +142,11 @@ bool store_dropped(const struct item *item);
 /* Owner and mode of directory `dir` of an item; item NULL: of the mount's own. */
 void store_access(struct store *store, struct item *item, unsigned dir,
 		  struct access *access);
+/* Of `access` what `set` names; the rest stays as it is when that is committed. */
+enum { ACCESS_UID = 1, ACCESS_GID = 2, ACCESS_MODE = 4, ACCESS_ALL = 7 };
 void store_access_set(struct store *store, struct item *item, unsigned dir,
-		      const struct access *access, store_done done, void *arg);
+		      const struct access *access, unsigned set, store_done done,
+		      void *arg);
 
 /* ---- pushing (section 2) -------------------------------------------------------- */
 
