@@ -16,6 +16,7 @@
 #include <sys/queue.h>
 #include <sys/stat.h>
 
+#include "array.h"
 #include "store.h"
 
 struct call;

@@ -21,6 +21,7 @@
 #include <stdatomic.h>
 #include <sys/queue.h>
 
+#include "array.h"
 #include "store.h"
 
 #define container_of(pointer, type, member) \
@@ -704,12 +705,32 @@ struct reader {
 };
 
 bool span_live_locked(const struct span *span);
+/* The cursor that this reader would claim now, or NULL. */
+struct cursor *candidate_locked(const struct reader *reader);
 /* The last offset that needs no ack of its own after this one. */
 int64_t span_past(const struct span *span, int64_t offset);
 /* Passes what the filter did not want behind what is acked. */
 void span_settle_locked(struct span *span);
 void span_release_locked(struct reader *reader, struct span *span, bool pause);
 bool reader_ready_locked(struct reader *reader);
+
+/* ---- replay.c: what a reader of JSON is told besides messages (section 8) -------------- */
+
+/* Is this offset at or below the reader's mark? */
+bool replays_locked(const struct reader *reader, const struct cursor *cursor,
+		    int64_t next);
+/* The last offset that the reader may be given of this partition just now. */
+int64_t limit_locked(const struct reader *reader, const struct cursor *cursor);
+/* The first of the ready cursors with something below its mark, or NULL. */
+struct cursor *replay_candidate_locked(const struct reader *reader);
+/* Is there an event to tell: marks are to be set, a replay has come to its end? */
+bool marks_due_locked(const struct reader *reader);
+bool replay_ended_locked(const struct reader *reader);
+/* Between messages: tells them, in reader->text. ENOMEM. */
+int replay_locked(struct reader *reader);
+/* Retention or rm may have passed this cursor; from `next` on the group has not been given
+ * anything. What of that is gone it never will be: counted, and told. ENOMEM. */
+int gap_locked(struct reader *reader, struct cursor *cursor, int64_t next);
 
 /* ---- dlq.c --------------------------------------------------------------------------- */
 
