@@ -114,10 +114,10 @@ static int consume_open(struct handle *handle, struct call *call)
 /* ---- reading ---------------------------------------------------------------------------- */
 
 static ssize_t consume_read(struct handle *handle, char *buffer, size_t size,
-			    off_t offset)
+			    struct pieces *pieces)
 {
-	(void)offset;
-	return store_read(handle->state, buffer, size < FULL_REQUEST ? size : size - 1);
+	return store_read_pieces(handle->state, buffer,
+				 size < FULL_REQUEST ? size : size - 1, pieces);
 }
 
 static void consume_unread(struct handle *handle)
@@ -222,9 +222,9 @@ static ssize_t consume_write(struct handle *handle, struct call *call, const cha
 	return PARKED;
 }
 
-#define CONSUME_FILE                                                            \
-	.flags = FILE_STREAM | FILE_CONSUMES, .open = consume_open,             \
-	.read = consume_read, .unread = consume_unread, .write = consume_write, \
+#define CONSUME_FILE                                                                   \
+	.flags = FILE_STREAM | FILE_CONSUMES, .open = consume_open,                    \
+	.read_pieces = consume_read, .unread = consume_unread, .write = consume_write, \
 	.reader = consume_reader, .close = consume_close
 
 const struct file_ops pop_file = { CONSUME_FILE };

@@ -236,6 +236,9 @@ struct file_ops {
 	void (*stat)(struct node *node, struct stat *st);
 	int (*open)(struct handle *handle, struct call *call);
 	ssize_t (*read)(struct handle *handle, char *buffer, size_t size, off_t offset);
+	/* Instead, of a file with a reader: without a copy of what is large. */
+	ssize_t (*read_pieces)(struct handle *handle, char *buffer, size_t size,
+			       struct pieces *pieces);
 	void (*unread)(struct handle *handle); /* that reply reached nobody */
 	ssize_t (*write)(struct handle *handle, struct call *call, const char *data,
 			 size_t size, uint64_t owner);
@@ -253,6 +256,11 @@ struct file_ops {
 	const char *(*xattr)(const struct node *node, unsigned i,
 			     char value[XATTR_VALUE_SIZE]);
 };
+
+static inline bool file_reads(const struct file_ops *ops)
+{
+	return ops->read || ops->read_pieces;
+}
 
 struct file_kind {
 	enum dir_id dir;

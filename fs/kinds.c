@@ -343,7 +343,7 @@ mode_t place_mode(const struct place *place, const struct access *access)
 	if (!place->file)
 		return S_IFDIR | mode;
 	ops = place->file->ops;
-	mode &= (ops->read ? 0444 : 0) | (ops->write ? 0222 : 0);
+	mode &= (file_reads(ops) ? 0444 : 0) | (ops->write ? 0222 : 0);
 	/* Consuming is reading and moving a cursor: it takes both bits of the group. */
 	if (ops->flags & FILE_CONSUMES)
 		mode &= (access->mode & 0222) << 1 | (access->mode & 0444) >> 1;

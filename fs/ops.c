@@ -326,7 +326,7 @@ static int open_check(const struct file_ops *ops, int flags, struct store_why *w
 	int mode = flags & O_ACCMODE;
 
 	/* Says it to root too, whom the kernel lets through. */
-	if (mode != O_WRONLY && !ops->read)
+	if (mode != O_WRONLY && !file_reads(ops))
 		return why_not(why, -EACCES, "this file can only be written");
 	if ((mode != O_RDONLY || (flags & O_TRUNC)) && !ops->write)
 		return why_not(why, -EACCES, "this file can only be read");
@@ -377,7 +377,7 @@ static void ops_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi,
 		     struct fuse_pollhandle *ph)
 {
 	const struct file_ops *ops = node_at(req, ino)->place.file->ops;
-	unsigned events = (ops->read ? POLLIN | POLLRDNORM : 0) |
+	unsigned events = (file_reads(ops) ? POLLIN | POLLRDNORM : 0) |
 			  (ops->write ? POLLOUT | POLLWRNORM : 0);
 
 	if (ops->reader) {
@@ -458,7 +458,7 @@ static mode_t entry_type(const struct place *place)
 	if (!place->file)
 		return S_IFDIR;
 	/* find -type f, and with it many a crawler, passes by what is no text to be read. */
-	return (place->file->ops->flags & FILE_STREAM) && place->file->ops->read
+	return (place->file->ops->flags & FILE_STREAM) && file_reads(place->file->ops)
 		       ? S_IFIFO
 		       : S_IFREG;
 }

@@ -44,10 +44,11 @@
 #include "store_int.h"
 
 #define SECOND_US 1000000
-#define TEXT_KEPT 65536 /* of a reader's text, for the next message */
-#define PASS_US 5000	/* how long one read passes over what a filter does not want */
+#define PIECE_LEAST 16384 /* below this a copy costs less than a piece */
+#define TEXT_KEPT 65536	  /* of a reader's text, for the next message */
+#define PASS_US 5000	  /* how long one read passes over what a filter does not want */
 
-/* A run of bytes of one segment, copied after the lock is gone. */
+/* A run of bytes of one segment. */
 struct slice {
 	struct segment *segment;
 	uint32_t from, size;
@@ -549,9 +550,12 @@ static enum next next_locked(struct reader *reader, size_t room, bool first,
 /* Where a read puts its bytes. */
 struct target {
 	char *buffer;
-	size_t size, copied;
-	bool gave;	   /* a message, if only an empty one */
-	int64_t passed_us; /* since when it has been passing over messages, or 0 */
+	size_t size;
+	size_t used;	       /* of the buffer */
+	size_t copied;	       /* in all */
+	struct pieces *pieces; /* or NULL: all of it goes to the buffer */
+	bool gave;	       /* a message, if only an empty one */
+	int64_t passed_us;     /* since when it has been passing over messages, or 0 */
 };
 
 static size_t room(const struct target *target)
@@ -559,14 +563,42 @@ static size_t room(const struct target *target)
 	return target->size - target->copied;
 }
 
-static void slice_copy(struct store *store, const struct slice *slice,
+static void piece_add(struct pieces *pieces, char *at, size_t size)
+{
+	struct iovec *last = pieces->count ? &pieces->iov[pieces->count - 1] : NULL;
+
+	if (last && (char *)last->iov_base + last->iov_len == at)
+		last->iov_len += size;
+	else
+		pieces->iov[pieces->count++] = (struct iovec){ at, size };
+}
+
+/* Copies bytes to the buffer; without the lock. */
+static void target_copy(struct target *target, const char *data, size_t size)
+{
+	memcpy(target->buffer + target->used, data, size);
+	if (target->pieces)
+		piece_add(target->pieces, target->buffer + target->used, size);
+	target->used += size;
+	target->copied += size;
+}
+
+static void slice_take(struct store *store, const struct slice *slice,
 		       struct target *target)
 {
-	pthread_mutex_unlock(&store->state);
-	memcpy(target->buffer + target->copied, slice->segment->data + slice->from,
-	       slice->size);
-	target->copied += slice->size;
+	struct pieces *pieces = target->pieces;
+	char *data = slice->segment->data + slice->from;
+
 	target->gave = true;
+	/* There must be a piece left for what is copied after it. */
+	if (pieces && slice->size >= PIECE_LEAST && pieces->count + 2 <= STORE_PIECES) {
+		piece_add(pieces, data, slice->size);
+		pieces->held[pieces->held_count++] = slice->segment;
+		target->copied += slice->size;
+		return;
+	}
+	pthread_mutex_unlock(&store->state);
+	target_copy(target, data, slice->size);
 	pthread_mutex_lock(&store->state);
 	segment_put_locked(slice->segment);
 }
@@ -579,9 +611,8 @@ static void text_copy(struct reader *reader, struct target *target)
 	size_t piece = left < room(target) ? left : room(target);
 
 	pthread_mutex_unlock(&reader->store->state);
-	memcpy(target->buffer + target->copied, text->data + reader->text_at, piece);
+	target_copy(target, text->data + reader->text_at, piece);
 	pthread_mutex_lock(&reader->store->state);
-	target->copied += piece;
 	reader->text_at += piece;
 	if (reader->text_at < text->size)
 		return;
@@ -619,7 +650,7 @@ static int give_found_locked(struct reader *reader, const struct found *found,
 		if (!slice_new_locked(reader, span, found->segment, room(target),
 				      target->copied == 0, &slice))
 			return 1;
-		slice_copy(reader->store, &slice, target);
+		slice_take(reader->store, &slice, target);
 		return 0;
 	}
 	if (reader->text.size > room(target) && target->copied > 0) {
@@ -812,7 +843,7 @@ static int step_locked(struct reader *reader, struct target *target,
 	case NEXT_NONE:
 		return 1;
 	case NEXT_SLICE:
-		slice_copy(reader->store, &found.slice, target);
+		slice_take(reader->store, &found.slice, target);
 		return 0;
 	case NEXT_TEXT:
 		text_copy(reader, target);
@@ -832,8 +863,24 @@ static int step_locked(struct reader *reader, struct target *target,
 
 ssize_t store_read(struct reader *reader, char *buffer, size_t size)
 {
+	return store_read_pieces(reader, buffer, size, NULL);
+}
+
+void store_pieces_put(struct store *store, struct pieces *pieces)
+{
+	if (pieces->held_count == 0)
+		return;
+	pthread_mutex_lock(&store->state);
+	while (pieces->held_count > 0)
+		segment_put_locked(pieces->held[--pieces->held_count]);
+	pthread_mutex_unlock(&store->state);
+}
+
+ssize_t store_read_pieces(struct reader *reader, char *buffer, size_t size,
+			  struct pieces *pieces)
+{
 	struct store *store = reader->store;
-	struct target target = { .buffer = buffer, .size = size };
+	struct target target = { .buffer = buffer, .size = size, .pieces = pieces };
 	struct segment *loaded = NULL;
 	int stop = 0;
 	bool end, woken;
