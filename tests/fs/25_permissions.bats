@@ -589,6 +589,23 @@ of_partition() {
 	is "$(standing)" "$PLACE"
 }
 
+@test "metrics, which names each queue and group, is for the mount's owner and Unix group" {
+	roles
+	local mode uid
+	for mode in 755 777 705; do
+		chmod $mode "$M"
+		is "$(mode metrics)" "0 0 440"
+		for uid in $OWNER $PRODUCER $CONSUMER $STRANGER; do
+			cannot $uid EACCES "open metrics O_RDONLY" "open metrics O_RDWR" "unlink metrics" \
+				"rmdir queues"
+			is "$(as $uid stat -c %s metrics)" 0
+		done
+	done
+	chgrp $TEAM "$M" && chmod 755 "$M"
+	GROUPS_OF=$TEAM may $STRANGER "read metrics"
+	is "$(standing)" "$PLACE"
+}
+
 @test "with x but no r, a stranger who knows a name learns no more of it than stat(2) says" {
 	roles
 	local q=queues/q
