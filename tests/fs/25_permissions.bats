@@ -592,7 +592,7 @@ of_partition() {
 @test "metrics, which names each queue and group, is for the mount's owner and Unix group" {
 	roles
 	local mode uid
-	for mode in 755 777 705; do
+	for mode in 755 777 775; do
 		chmod $mode "$M"
 		is "$(mode metrics)" "0 0 440"
 		for uid in $OWNER $PRODUCER $CONSUMER $STRANGER; do
