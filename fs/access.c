@@ -214,6 +214,10 @@ bool call_may_remove(const struct call *call, const struct place *place)
 	struct item *in = made == place->queue ? NULL : place->queue;
 	struct access above, own;
 
+	if (!made) { /* the mount itself */
+		store_access(store, NULL, ROOT_DIR, &own);
+		return uid == 0 || uid == own.uid;
+	}
 	store_access(store, in,
 		     !in		? ROOT_QUEUES
 		     : place->partition ? QUEUE_PARTITIONS

@@ -222,8 +222,8 @@ enum {
 	FILE_STREAM = 1,   /* no position: see reply_open() */
 	FILE_CACHED = 2,   /* the kernel may keep pages of it */
 	FILE_GROWS = 4,	   /* its size must be asked each time */
-	FILE_NAMES = 16,   /* what is written names other things: see handle.opener */
 	FILE_CONSUMES = 8, /* reading takes r and w; listed as a FIFO; no O_NOFOLLOW */
+	FILE_NAMES = 16,   /* what is written names other things: see handle.opener */
 };
 
 /* How one kind of file behaves. Its permission bits follow from what is here: a file can be
@@ -293,7 +293,8 @@ struct caller *caller_new(fuse_req_t req);
 /* Has the caller, of FILE_NAMES who opened, these bits (4 r, 2 w, 1 x) of a directory of an
  * item (NULL: the mount's)? */
 bool call_may(const struct call *call, struct item *item, unsigned dir, unsigned bits);
-/* May the caller remove the queue, partition or group that a place is in? */
+/* May the caller remove the queue, partition or group that a place is in? What is in none is
+ * its owner's and root's. */
 bool call_may_remove(const struct call *call, const struct place *place);
 
 /* ---- handle.c: an open file ------------------------------------------------------------- */

@@ -173,12 +173,13 @@ static void ops_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
  * gets through. The kernel then holds a directory for dead, for everybody in it. */
 static int remove_fixed(struct call *call, const struct place *child)
 {
-	if (child->queue && !call_may_remove(call, child))
+	if (!call_may_remove(call, child))
 		return why_not(&call->why, -EACCES,
 			       "this belongs to its %s; only who may remove that, may",
 			       child->partition ? "partition"
 			       : child->group	? "group"
-						: "queue");
+			       : child->queue	? "queue"
+						: "mount");
 	if (!child->file)
 		node_retire(call->mount, child);
 	return 0;

@@ -518,7 +518,7 @@ of_partition() {
 		"chmod $q/push 777"
 	mapfile -t lines < <(every queues/other/{push,pop,follow,stats})
 	cannot $PRODUCER EACCES "${lines[@]}" "read queues" "mkdir queues/h"
-	is "$(standing)" "$PLACE"
+	diff <(echo "$PLACE") <(standing)
 }
 
 @test "a consumer reads its own group, and does nothing else" {
@@ -549,7 +549,7 @@ of_partition() {
 		"mkdir $q/partitions/h" "make $q/snapshots/t theirs" "unlink $q/push"
 	is "$(can $CONSUMER write $g/cursor 'snapshot s')" EACCES
 	cannot $CONSUMER EPERM "mkdir $g/h" "create $g/h" "chmod $q/groups 777"
-	is "$(standing)" "$PLACE"
+	diff <(echo "$PLACE") <(standing)
 }
 
 @test "a stranger learns nothing: not even which names there are" {
@@ -586,7 +586,25 @@ of_partition() {
 	is "$(as $STRANGER cat errors)" ""
 	is "$(as $STRANGER stat -c %s errors)" 0
 	[ "$(wc -l <"$M/errors")" -ge 1 ]
-	is "$(standing)" "$PLACE"
+	diff <(echo "$PLACE") <(standing)
+}
+
+@test "metrics, which names each queue and group, is for the mount's owner and Unix group" {
+	roles
+	local mode uid
+	for mode in 755 777 775; do
+		chmod $mode "$M"
+		is "$(mode metrics)" "0 0 440"
+		for uid in $OWNER $PRODUCER $CONSUMER $STRANGER; do
+			cannot $uid EACCES "open metrics O_RDONLY" "open metrics O_RDWR" "unlink metrics" \
+				"rmdir queues"
+			is "$(as $uid stat -c %s metrics)" 0
+		done
+	done
+	chgrp $TEAM "$M" && chmod 755 "$M"
+	GROUPS_OF=$TEAM may $STRANGER "read metrics"
+	chgrp 0 "$M"
+	diff <(echo "$PLACE") <(standing)
 }
 
 @test "with x but no r, a stranger who knows a name learns no more of it than stat(2) says" {
