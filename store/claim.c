@@ -202,21 +202,26 @@ static struct span *claim_locked(struct reader *reader, struct cursor *cursor)
 
 /* ---- messages given and passed ------------------------------------------------------ */
 
-static void give_locked(struct reader *reader, struct span *span, int64_t offset)
+/* Messages from..to of a span go out. */
+static void give_locked(struct reader *reader, struct span *span, int64_t from,
+			int64_t to)
 {
 	struct cursor *cursor = span->cursor;
+	uint64_t count = (uint64_t)(to - from) + 1, again = 0;
 
-	reader->given++;
+	reader->given += (int64_t)count;
 	if (!span_live_locked(span) || (reader->flags & READER_LEASED))
 		return; /* a LEASED one's was counted when it was recorded */
-	if (offset == cursor->committed + 1)
+	if (from == cursor->committed + 1)
 		cursor->attempts++;
-	if (offset > cursor->delivered) {
-		cursor->delivered = offset;
-		cursor_count(cursor, delivered, 1);
-	} else {
-		cursor_count(cursor, redelivered, 1);
-	}
+	if (from <= cursor->delivered)
+		again = (uint64_t)((to < cursor->delivered ? to : cursor->delivered) -
+				   from) +
+			1;
+	if (to > cursor->delivered)
+		cursor->delivered = to;
+	cursor_count(cursor, redelivered, again);
+	cursor_count(cursor, delivered, count - again);
 }
 
 static void pass_locked(struct cursor *cursor, int64_t offset)
@@ -384,6 +389,30 @@ static bool may_give(const struct reader *reader, const struct span *span,
 	       (!reader->replaying || replays_locked(reader, span->cursor, span->next));
 }
 
+/* The last message of this segment that this reader may be given now and that ends by this
+ * byte; the next one does. */
+static int64_t fit_locked(const struct reader *reader, const struct span *span,
+			  const struct segment *segment, size_t end, int64_t prefetch)
+{
+	int64_t low = span->next, high = span->end;
+	int64_t limit = limit_locked(reader, span->cursor);
+
+	high = high < limit ? high : limit;
+	high = high < segment->info.end_offset ? high : segment->info.end_offset;
+	if (prefetch > 0 && high - low >= prefetch - reader->given)
+		high = low + prefetch - reader->given - 1;
+	if (reader->filter)
+		return low; /* it has looked at this one only */
+	while (low < high) {
+		int64_t middle = high - (high - low) / 2;
+		if (segment->ends[middle - segment->info.base_offset] <= end)
+			low = middle;
+		else
+			high = middle - 1;
+	}
+	return low;
+}
+
 /* Whole messages of one segment while they fit; else, with nothing returned so far, the
  * beginning of one. */
 static bool slice_new_locked(struct reader *reader, struct span *span,
@@ -393,6 +422,7 @@ static bool slice_new_locked(struct reader *reader, struct span *span,
 	int64_t prefetch =
 		reader->flags == READER_FOLLOW ? setting(reader, SETTING_PREFETCH) : 0;
 	uint32_t from, to, start;
+	int64_t last;
 
 	segment_message(segment, span->next, &start, &to);
 	if (to - start > room) {
@@ -404,22 +434,18 @@ static bool slice_new_locked(struct reader *reader, struct span *span,
 		reader->offset = span->next;
 		reader->at = start;
 		reader->to = to;
-		give_locked(reader, span, span->next);
+		give_locked(reader, span, span->next, span->next);
 		slice_begun_locked(reader, room, slice);
 		return true;
 	}
+	last = fit_locked(reader, span, segment, start + room, prefetch);
+	segment_message(segment, last, &from, &to);
 	slice->segment = segment;
 	segment->refs++;
 	slice->from = start;
-	do {
-		slice->size = to - start;
-		give_locked(reader, span, span->next);
-		returned_locked(reader, span, span->next);
-		if (reader->filter || !may_give(reader, span, prefetch) ||
-		    span->next > segment->info.end_offset)
-			break;
-		segment_message(segment, span->next, &from, &to);
-	} while (to - start <= room);
+	slice->size = to - start;
+	give_locked(reader, span, span->next, last);
+	returned_locked(reader, span, last);
 	return true;
 }
 
@@ -661,7 +687,7 @@ static int give_found_locked(struct reader *reader, const struct found *found,
 	reader->begun = span;
 	reader->offset = found->offset;
 	reader->text_message = true;
-	give_locked(reader, span, found->offset);
+	give_locked(reader, span, found->offset, found->offset);
 	text_copy(reader, target);
 	target->gave = true;
 	return 0;
