@@ -5,6 +5,7 @@
 
 VERSION := 0.1.0
 PREFIX ?= /usr/local
+MAINTAINER ?= queenfs authors <queenfs@example.org>
 WERROR ?= -Werror
 
 ifneq ($(filter-out address undefined thread,$(SANITIZE)),)
@@ -25,7 +26,9 @@ H_FILES := $(wildcard store/*.h fs/*.h tests/*/*.h)
 
 LIBRARIES := 'fuse3 >= 3.14' 'sqlite3 >= 3.40' inih
 PACKAGES := build-essential pkg-config libfuse3-dev fuse3 libsqlite3-dev sqlite3 \
-	libinih-dev libcmocka-dev bats perl attr python3 python3-prometheus-client
+	libinih-dev libcmocka-dev bats perl attr python3 python3-prometheus-client \
+	rsync tree ncdu less procps ed vim-tiny nano
+PEER_PACKAGES := redis-server beanstalkd postgresql
 
 # Include directories of libraries are -isystem: their headers are not ours to warn about.
 LIB_CFLAGS := $(patsubst -I%,-isystem %,$(shell pkg-config --cflags $(LIBRARIES) 2>/dev/null))
@@ -45,8 +48,8 @@ ALL_CFLAGS = -std=c11 -O2 -g -fPIE -fstack-protector-strong $(HARDEN) $(WARNINGS
 	$(DEFINES) -MMD -MP $(CFLAGS)
 ALL_LDFLAGS := -pie -pthread -Wl,-z,relro,-z,now $(filter -fsanitize=%,$(HARDEN)) $(LDFLAGS)
 
-.PHONY: all run stop test test-programs fuzz fuzz-programs bench bench-programs check-layers deps lint format \
-	install uninstall clean help libraries
+.PHONY: all run stop test test-programs fuzz fuzz-programs bench bench-peers bench-plot \
+	bench-programs check-layers deps lint format install uninstall deb clean help libraries
 .DELETE_ON_ERROR:
 
 all: $(LIB) $(BIN)
@@ -56,13 +59,16 @@ help:
 	@echo "make run          mount the store ./queen.db at ./mnt; make stop unmounts it"
 	@echo "make test         everything that has to pass; FILES='tests/fs/13_daemon.bats'"
 	@echo "                  selects, JOBS=2 runs files at once"
-	@echo "make bench        build and run the benchmarks"
+	@echo "make bench        build and run the benchmarks; ONLY=W1,W6 ROUNDS=5 BENCH_DIR="
+	@echo "make bench-peers  the same with Redis, beanstalkd and PostgreSQL, installed if need be"
+	@echo "make bench-plot   draw build/bench.csv as tests/bench/figures.svg (gnuplot)"
 	@echo "make fuzz         let libFuzzer try SECONDS=60 on every target of tests/fuzz,"
 	@echo "                  or on TARGET=cursor; needs clang"
 	@echo "make deps         install the Debian packages that build and tests need"
 	@echo "make check-layers is the wall between store/ and fs/ whole?"
 	@echo "make lint format  clang-format, clang-tidy and cppcheck; clang-format -i"
 	@echo "make install      DESTDIR= PREFIX=$(PREFIX); make uninstall"
+	@echo "make deb          a Debian package in $(BUILD)/"
 	@echo "make clean        remove build/"
 	@echo "SANITIZE=address|undefined|thread, WERROR= and CFLAGS= go with most of them"
 
@@ -151,10 +157,22 @@ fuzz:
 		[ $$status = 0 ] || { tail -n 40 build/fuzz/$$target.log; exit 1; }; \
 	done
 
+RUN_BENCH = QUEENFS='$(BIN)' BENCH_BIN='$(BUILD)/tests/bench' \
+	ROUNDS='$(ROUNDS)' ONLY='$(ONLY)' tests/bench/run
+
 bench: deps
 	@$(MAKE) --no-print-directory all bench-programs
-	@if [ -x tests/bench/run ]; then \
-		QUEENFS='$(BIN)' BENCH_BIN='$(BUILD)/tests/bench' tests/bench/run; fi
+	@$(RUN_BENCH)
+
+# What cannot be installed is left out of the table, with a line that says so.
+bench-peers: deps
+	@$(MAKE) --no-print-directory deps PACKAGES='$(PEER_PACKAGES)' || \
+		echo "some of $(PEER_PACKAGES) could not be installed: is there a network?"
+	@$(MAKE) --no-print-directory all bench-programs
+	@PEERS=1 $(RUN_BENCH)
+
+bench-plot:
+	@tests/bench/plot build/bench.csv tests/bench/figures.svg
 
 bench-programs: $(BENCHES)
 
@@ -208,15 +226,127 @@ deps:
 	$$as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y \
 		install --no-install-recommends $$missing
 
-install: all
-	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/queenfs
-	install -D -m 644 queenfs.ini $(DESTDIR)$(PREFIX)/share/doc/queenfs/queenfs.ini.example
-	@if [ -e fs/queenfs.8 ]; then set -x; \
-		install -D -m 644 fs/queenfs.8 $(DESTDIR)$(PREFIX)/share/man/man8/queenfs.8; fi
+# The daemon reads /etc/queenfs.ini, mount(8) looks for its helpers in /sbin, both wherever
+# the program is: so they are touched only for a program of the whole machine. For another
+# PREFIX the settings are an example, and the unit a file to link by systemctl.
+prefix := $(patsubst %/,%,$(PREFIX))
+machine := $(filter /usr /usr/local,$(prefix))
+unitdir := $(if $(filter /usr,$(prefix)),,$(prefix))/lib/systemd/system
+D = $(DESTDIR)
+INSTALLED = $D$(prefix)/bin/queenfs $D$(prefix)/share/man/man8/queenfs.8 \
+	$D$(unitdir)/queenfs@.service $D$(prefix)/share/doc/queenfs/queenfs.ini.example \
+	$(if $(machine),$D/sbin/mount.fuse.queenfs)
 
+# mount.fuse3 learns from its name what it mounts; mount.fuse, which mount(8) would call
+# without the link, belongs to libfuse 2 on some machines, and is missing on others.
+install: all
+	install -D -m 755 $(BIN) $D$(prefix)/bin/queenfs
+	install -D -m 644 fs/queenfs.8 $D$(prefix)/share/man/man8/queenfs.8
+	install -D -m 644 queenfs.ini $D$(prefix)/share/doc/queenfs/queenfs.ini.example
+	install -d $D$(unitdir)
+	sed 's|@BINDIR@|$(prefix)/bin|' 'fs/queenfs@.service' >$(BUILD)/unit
+	install -m 644 $(BUILD)/unit '$D$(unitdir)/queenfs@.service'
+ifneq ($(machine),)
+	install -d $D/sbin
+	ln -sfn mount.fuse3 $D/sbin/mount.fuse.queenfs
+	@if [ -e $D/etc/queenfs.ini ]; then echo "$D/etc/queenfs.ini is left as it is"; \
+	else echo "install -D -m 644 queenfs.ini $D/etc/queenfs.ini"; \
+	install -D -m 644 queenfs.ini $D/etc/queenfs.ini; fi
+endif
+
+# Stores, and settings that somebody has changed, stay.
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/queenfs $(DESTDIR)$(PREFIX)/share/man/man8/queenfs.8
-	rm -rf $(DESTDIR)$(PREFIX)/share/doc/queenfs
+	rm -f $(INSTALLED)
+	-rmdir $D$(prefix)/share/doc/queenfs
+ifneq ($(machine),)
+	@if cmp -s queenfs.ini $D/etc/queenfs.ini; then \
+		echo "rm $D/etc/queenfs.ini"; rm $D/etc/queenfs.ini; \
+	elif [ -e $D/etc/queenfs.ini ]; then echo "$D/etc/queenfs.ini was changed, and stays"; fi
+endif
+
+# ---- a Debian package ----------------------------------------------------------------
+
+define DEB_CONTROL
+Package: queenfs
+Version: $(VERSION)
+Architecture: @ARCHITECTURE@
+Maintainer: $(MAINTAINER)
+Installed-Size: @SIZE@
+Depends: @DEPENDS@, fuse3
+Section: misc
+Priority: optional
+Description: durable, partitioned message queue as files
+ queenfs mounts a message queue as a directory: each line written to a file is
+ a message, readers of another file share the work or get it all, and writing
+ a time into a group's cursor reads the past again. It is one daemon and one
+ SQLite file; there is no protocol to speak and no client to install.
+endef
+
+define DEB_COPYRIGHT
+Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+
+Files: *
+Copyright: @COPYRIGHT@
+License: Expat
+endef
+
+define DEB_CHANGELOG
+queenfs ($(VERSION)) unstable; urgency=medium
+
+  * Built by make deb.
+
+ -- $(MAINTAINER)  @DATE@
+endef
+
+# On an upgrade what is mounted goes on with the program it was started with: to end it is
+# to end the mount under those who use it.
+define DEB_PRERM
+#!/bin/sh
+set -e
+if [ "$$1" = remove ] && [ -d /run/systemd/system ]; then
+	systemctl stop 'queenfs@*.service' || true
+fi
+endef
+
+define DEB_POST
+#!/bin/sh
+set -e
+if [ -d /run/systemd/system ]; then
+	systemctl daemon-reload || true
+fi
+endef
+export DEB_CONTROL DEB_COPYRIGHT DEB_CHANGELOG DEB_PRERM DEB_POST
+
+STAGE := $(BUILD)/deb
+DEB_DOC := $(STAGE)/usr/share/doc/queenfs
+
+deb: all
+	rm -rf $(STAGE)
+	$(MAKE) --no-print-directory install DESTDIR=$(STAGE) PREFIX=/usr
+	strip --strip-unneeded --remove-section=.comment --remove-section=.note \
+		$(STAGE)/usr/bin/queenfs
+	cp README.md $(DEB_DOC)
+	printf '%s\n' "$$DEB_CHANGELOG" | sed "s/@DATE@/$$(date -R -r README.md)/" \
+		>$(DEB_DOC)/changelog
+	{ printf '%s\n' "$$DEB_COPYRIGHT" | \
+		sed "s/@COPYRIGHT@/$$(sed -n 's/^Copyright (c) //p' LICENSE)/"; \
+		sed -n 's/^$$/./;/^Permission/,$$s/^/ /p' LICENSE; } >$(DEB_DOC)/copyright
+	gzip -9n $(STAGE)/usr/share/man/man8/queenfs.8 $(DEB_DOC)/changelog $(DEB_DOC)/README.md
+	mkdir $(STAGE)/DEBIAN $(STAGE)/debian
+	printf '%s\n' "$$DEB_PRERM" >$(STAGE)/DEBIAN/prerm
+	printf '%s\n' "$$DEB_POST" | tee $(STAGE)/DEBIAN/postinst >$(STAGE)/DEBIAN/postrm
+	echo /etc/queenfs.ini >$(STAGE)/DEBIAN/conffiles
+	cd $(STAGE) && find usr lib -type f -exec md5sum {} + >DEBIAN/md5sums
+	echo 'Source: queenfs' >$(STAGE)/debian/control # dpkg-shlibdeps wants one
+	depends=$$(cd $(STAGE) && dpkg-shlibdeps -O usr/bin/queenfs) && \
+	rm -r $(STAGE)/debian && printf '%s\n' "$$DEB_CONTROL" | sed \
+		-e "s/@DEPENDS@/$${depends#shlibs:Depends=}/" \
+		-e "s/@ARCHITECTURE@/$$(dpkg --print-architecture)/" \
+		-e "s/@SIZE@/$$(du -sk --exclude=DEBIAN $(STAGE) | cut -f 1)/" \
+		>$(STAGE)/DEBIAN/control
+	chmod -R u=rwX,go=rX $(STAGE)
+	chmod 755 $(STAGE)/DEBIAN/p*
+	dpkg-deb --root-owner-group --build $(STAGE) $(BUILD)
 
 clean:
 	rm -rf build

@@ -78,30 +78,6 @@ void call_finish(void *arg, const struct store_result *result)
 	free(call);
 }
 
-static bool in_group(fuse_req_t req, gid_t gid)
-{
-	gid_t groups[256];
-	int count = fuse_req_getgroups(req, 256, groups);
-
-	if (fuse_req_ctx(req)->gid == gid)
-		return true;
-	for (int i = 0; i < count && i < 256; i++)
-		if (groups[i] == gid)
-			return true;
-	return false;
-}
-
-bool call_may(const struct call *call, struct item *item, unsigned dir, mode_t bits)
-{
-	uid_t uid = fuse_req_ctx(call->req)->uid;
-	struct access access;
-	unsigned shift;
-
-	store_access(call->mount->store, item, dir, &access);
-	shift = uid == access.uid ? 6 : in_group(call->req, access.gid) ? 3 : 0;
-	return uid == 0 || (access.mode >> shift & bits) == bits;
-}
-
 void call_error(struct call *call, int error)
 {
 	struct store_result result = { .error = error, .why = "" };

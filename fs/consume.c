@@ -38,6 +38,18 @@ static int reader_open(struct handle *handle, struct call *call, struct item *gr
 	return error;
 }
 
+/* The queue's pop and follow follow the queue's directory, as all its files do; but what they
+ * move is the group's. */
+static int default_reader_open(struct handle *handle, struct call *call,
+			       struct item *group)
+{
+	if (!call_may(call, group, GROUP_DIR, 7))
+		return why_not(&call->why, -EACCES,
+			       "this reads as group default; it takes r, w and x of "
+			       "groups/default too");
+	return reader_open(handle, call, group);
+}
+
 static void default_made(void *arg, const struct store_result *result)
 {
 	struct call *call = arg;
@@ -48,7 +60,7 @@ static void default_made(void *arg, const struct store_result *result)
 	if (result->error == -EEXIST &&
 	    store_find(call->mount->store, call->node->place.queue, ITEM_GROUP,
 		       STORE_DEFAULT_NAME, &group) == 0) {
-		opened.error = reader_open(call->handle, call, group);
+		opened.error = default_reader_open(call->handle, call, group);
 		store_put(group);
 	} else if (!result->error) {
 		opened.error = reader_open(call->handle, call, group);
@@ -65,7 +77,7 @@ static int default_open(struct handle *handle, struct call *call)
 
 	if (store_find(call->mount->store, queue, ITEM_GROUP, STORE_DEFAULT_NAME,
 		       &group) == 0) {
-		error = reader_open(handle, call, group);
+		error = default_reader_open(handle, call, group);
 		store_put(group);
 		return error;
 	}
@@ -102,10 +114,10 @@ static int consume_open(struct handle *handle, struct call *call)
 /* ---- reading ---------------------------------------------------------------------------- */
 
 static ssize_t consume_read(struct handle *handle, char *buffer, size_t size,
-			    off_t offset)
+			    struct pieces *pieces)
 {
-	(void)offset;
-	return store_read(handle->state, buffer, size < FULL_REQUEST ? size : size - 1);
+	return store_read_pieces(handle->state, buffer,
+				 size < FULL_REQUEST ? size : size - 1, pieces);
 }
 
 static void consume_unread(struct handle *handle)
@@ -210,9 +222,9 @@ static ssize_t consume_write(struct handle *handle, struct call *call, const cha
 	return PARKED;
 }
 
-#define CONSUME_FILE                                                            \
-	.flags = FILE_STREAM | FILE_CONSUMES, .open = consume_open,             \
-	.read = consume_read, .unread = consume_unread, .write = consume_write, \
+#define CONSUME_FILE                                                                   \
+	.flags = FILE_STREAM | FILE_CONSUMES, .open = consume_open,                    \
+	.read_pieces = consume_read, .unread = consume_unread, .write = consume_write, \
 	.reader = consume_reader, .close = consume_close
 
 const struct file_ops pop_file = { CONSUME_FILE };

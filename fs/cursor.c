@@ -204,7 +204,7 @@ static void cursor_close(struct handle *handle)
 }
 
 const struct file_ops cursor_file = {
-	.flags = FILE_GROWS,
+	.flags = FILE_GROWS | FILE_NAMES,
 	.stat = text_stat, /* its true size: people cmp and tar cursors that they keep */
 	.text = cursor_text,
 	.open = cursor_open,

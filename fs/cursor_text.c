@@ -126,14 +126,10 @@ static int row_add(struct table *table, const struct seek_row *row)
 {
 	struct seek *seek = &table->seek;
 	char *name = strdup(row->partition);
-	struct seek_row *rows = seek->rows;
+	struct seek_row *rows = array_grown(seek->rows, seek->count, sizeof(*rows));
 
-	if (name &&
-	    (seek->count & (seek->count - 1)) == 0) { /* full at each power of two */
-		rows = realloc(rows, (seek->count ? seek->count * 2 : 1) * sizeof(*rows));
-		if (rows)
-			seek->rows = rows;
-	}
+	if (rows)
+		seek->rows = rows;
 	if (!name || !rows) {
 		free(name);
 		return -ENOMEM;

@@ -16,6 +16,7 @@
 #include <sys/queue.h>
 #include <sys/stat.h>
 
+#include "array.h"
 #include "store.h"
 
 struct call;
@@ -31,6 +32,8 @@ struct mount;
 extern const struct fuse_lowlevel_ops ops_table;
 
 struct mount *mount_new(struct store *store); /* NULL: ENOMEM; store borrowed */
+/* Before the loop: what the kernel is told by. Borrowed. */
+void mount_speaks(struct mount *mount, struct fuse_session *session);
 /* After the loop: closes what is open and lets go of the store; before store_close(). */
 void mount_end(struct mount *mount);
 void mount_free(struct mount *mount); /* after store_close() */
@@ -60,10 +63,11 @@ void errors_add(struct mount *mount, const struct fuse_ctx *who, const char *pat
 struct parked;
 struct park {
 	pthread_mutex_t lock; /* all of it; may be taken under the store's own lock */
-	pthread_cond_t news;  /* for the notifier: cancelled, notify, stopping */
+	pthread_cond_t news;  /* for the notifier: cancelled, notify, errands, stopping */
 	pthread_cond_t calm;  /* no cancelling is under way any more */
 	TAILQ_HEAD(parked_list, parked) all, cancelled;
 	TAILQ_HEAD(, handle) notify; /* whose poll is to be told */
+	TAILQ_HEAD(, errand) errands;
 	pthread_t notifier;
 	bool running, stopping;
 };
@@ -77,6 +81,13 @@ void park_read(fuse_req_t req, struct handle *handle, size_t size, bool once);
 /* poll(2): would a read return? ph (may be NULL, taken): who to tell when it would. */
 bool park_poll(struct handle *handle, struct fuse_pollhandle *ph);
 void park_forget(struct handle *handle); /* it closes; its reader has closed */
+
+/* Something for a thread that may speak to the kernel: no request, no lock is held. */
+struct errand {
+	void (*run)(struct errand *errand); /* once; frees it */
+	TAILQ_ENTRY(errand) entry;
+};
+void park_errand(struct mount *mount, struct errand *errand);
 
 /* ---- node.c: what the kernel knows by a number ------------------------------------------ */
 
@@ -141,6 +152,7 @@ char *place_path(const struct place *place, const char *name);
 
 struct mount {
 	struct store *store;
+	struct fuse_session *session; /* borrowed; set before the loop */
 	uid_t owner;
 	struct node root;
 	pthread_mutex_t nodes_lock; /* the hash and all lookup counts */
@@ -211,6 +223,7 @@ enum {
 	FILE_CACHED = 2,   /* the kernel may keep pages of it */
 	FILE_GROWS = 4,	   /* its size must be asked each time */
 	FILE_CONSUMES = 8, /* reading takes r and w; listed as a FIFO; no O_NOFOLLOW */
+	FILE_NAMES = 16,   /* what is written names other things: see handle.opener */
 };
 
 /* How one kind of file behaves. Its permission bits follow from what is here: a file can be
@@ -223,6 +236,9 @@ struct file_ops {
 	void (*stat)(struct node *node, struct stat *st);
 	int (*open)(struct handle *handle, struct call *call);
 	ssize_t (*read)(struct handle *handle, char *buffer, size_t size, off_t offset);
+	/* Instead, of a file with a reader: without a copy of what is large. */
+	ssize_t (*read_pieces)(struct handle *handle, char *buffer, size_t size,
+			       struct pieces *pieces);
 	void (*unread)(struct handle *handle); /* that reply reached nobody */
 	ssize_t (*write)(struct handle *handle, struct call *call, const char *data,
 			 size_t size, uint64_t owner);
@@ -240,6 +256,11 @@ struct file_ops {
 	const char *(*xattr)(const struct node *node, unsigned i,
 			     char value[XATTR_VALUE_SIZE]);
 };
+
+static inline bool file_reads(const struct file_ops *ops)
+{
+	return ops->read || ops->read_pieces;
+}
 
 struct file_kind {
 	enum dir_id dir;
@@ -263,12 +284,26 @@ const char *place_name(const struct place *place, char text[NAME_TEXT_SIZE]);
 /* Whether it was made by a user (and can be removed), not fixed. */
 bool place_made(const struct place *place);
 
+/* ---- access.c: owner and mode of directories ---------------------------------------------- */
+
+/* chmod and chown: FUSE_SET_ATTR_MODE, UID and GID in `set`. 0, PARKED or -errno. */
+int access_set(struct call *call, const struct stat *st, int set);
+/* Somebody's uid and Unix groups: free() it. NULL: ENOMEM. */
+struct caller *caller_new(fuse_req_t req);
+/* Has the caller, of FILE_NAMES who opened, these bits (4 r, 2 w, 1 x) of a directory of an
+ * item (NULL: the mount's)? */
+bool call_may(const struct call *call, struct item *item, unsigned dir, unsigned bits);
+/* May the caller remove the queue, partition or group that a place is in? What is in none is
+ * its owner's and root's. */
+bool call_may_remove(const struct call *call, const struct place *place);
+
 /* ---- handle.c: an open file ------------------------------------------------------------- */
 
 struct handle {
 	struct node *node;
 	int flags;
-	void *state; /* the kind's own; its close frees it */
+	struct caller *opener; /* of FILE_NAMES that is open for writing; else NULL */
+	void *state;	       /* the kind's own; its close frees it */
 	TAILQ_ENTRY(handle) all;
 	/* under park.lock */
 	bool reading; /* a read has the turn */
@@ -278,7 +313,8 @@ struct handle {
 	TAILQ_ENTRY(handle) notify_entry;
 };
 
-struct handle *handle_new(struct node *node, int flags);
+struct handle *handle_new(fuse_req_t req, struct node *node,
+			  int flags);	 /* NULL: ENOMEM */
 void handle_free(struct handle *handle); /* after the kind's close */
 struct handle *handle_of(const struct fuse_file_info *fi);
 
@@ -306,8 +342,6 @@ struct call *call_new(fuse_req_t req, struct node *node, const char *name,
 /* A store_done whose arg is the call. */
 void call_finish(void *call, const struct store_result *result);
 void call_error(struct call *call, int error); /* -errno, or 0; call->why says more */
-/* Has the caller these bits (of 7, rwx) of a directory of an item? */
-bool call_may(const struct call *call, struct item *item, unsigned dir, mode_t bits);
 /* Answers with 0 for call_new's success. */
 void call_success_plain(struct call *call, const struct store_result *result);
 /* Refuses a request that has no call. */

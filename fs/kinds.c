@@ -67,8 +67,13 @@ static int items_make(struct call *call, const struct place *in, const char *nam
 		      mode_t mode)
 {
 	const struct fuse_ctx *who = fuse_req_ctx(call->req);
-	struct access access = { who->uid, who->gid, mode & 01777 };
+	struct access access = { who->uid, who->gid, mode & 01777 }, above;
 
+	store_access(call->mount->store, place_owner(in), in->dir->access, &above);
+	if (above.mode & S_ISGID) { /* as every filesystem of Linux does */
+		access.gid = above.gid;
+		access.mode |= S_ISGID;
+	}
 	store_make(call->mount->store, in->queue, in->dir->children->item, name, &access,
 		   call_finish, call);
 	return PARKED;
@@ -338,7 +343,7 @@ mode_t place_mode(const struct place *place, const struct access *access)
 	if (!place->file)
 		return S_IFDIR | mode;
 	ops = place->file->ops;
-	mode &= (ops->read ? 0444 : 0) | (ops->write ? 0222 : 0);
+	mode &= (file_reads(ops) ? 0444 : 0) | (ops->write ? 0222 : 0);
 	/* Consuming is reading and moving a cursor: it takes both bits of the group. */
 	if (ops->flags & FILE_CONSUMES)
 		mode &= (access->mode & 0222) << 1 | (access->mode & 0444) >> 1;

@@ -24,6 +24,7 @@
 #include "config.h"
 #include "fs.h"
 #include "mountpoint.h"
+#include "notify.h"
 #include "options.h"
 #include "say.h"
 #include "store.h"
@@ -50,6 +51,21 @@ struct start {
 };
 
 /* ---- before the fork ------------------------------------------------------------ */
+
+/* What whoever started us may have left in a state that we cannot live with. */
+static void surroundings_mend(void)
+{
+	int fd;
+
+	/* A text for stderr must not end up in a file of ours that got its number. */
+	do {
+		fd = open("/dev/null", O_RDWR);
+	} while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+	signal(SIGCHLD, SIG_DFL); /* ignored, it would hide how children end */
+	signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of one commit */
+}
 
 /*
  * The first touch of a fresh page costs far more than copying into it, and glibc would take
@@ -132,6 +148,24 @@ static int words_check(const struct start *start)
 	return error;
 }
 
+/* SQLite opens files beside the store whenever it likes: below the mount it would wait for
+ * itself. */
+static int store_place_check(const struct start *start)
+{
+	char *real = realpath(start->store_path, NULL);
+	const char *store = real ? real : start->store_path;
+	size_t length = strlen(start->mountpoint);
+	bool below = !strncmp(store, start->mountpoint, length) &&
+		     (store[length] == '/' || length == 1);
+
+	if (below)
+		say("%s: the store lies below the mount point %s, which would hide it; "
+		    "move one of them",
+		    start->store_path, start->mountpoint);
+	free(real);
+	return below ? -EINVAL : 0;
+}
+
 static int start_prepare(struct start *start)
 {
 	int error = config_read(start->options.config, &start->config);
@@ -142,6 +176,7 @@ static int start_prepare(struct start *start)
 	error = error ? error : fuse_device_check();
 	error = error ? error
 		      : mountpoint_prepare(start->options.mountpoint, &start->mountpoint);
+	error = error ? error : store_place_check(start);
 	return error;
 }
 
@@ -236,11 +271,40 @@ struct daemon {
 	struct mount *mount;
 	struct fuse_session *session;
 	bool handlers, mounted;
+	bool telling; /* `teller` runs, or is to be joined */
+	pthread_t teller;
 };
+
+/* The thread that tells systemd once the mount answers. */
+static void *ready_tell(void *arg)
+{
+	const struct start *start = arg;
+	int error = mountpoint_ask(start->mountpoint);
+
+	if (!error)
+		notify("READY=1\nSTATUS=%s is mounted at %s", start->store_path,
+		       start->mountpoint);
+	return NULL; /* if it does not answer, the loop ends or systemd's patience does */
+}
+
+/* The mount is up, in the foreground: has systemd told, if it asked to be. Without that
+ * nobody waits, and no request of ours keeps the mount busy. */
+static void foreground_ready(struct daemon *daemon, struct start *start)
+{
+	int error;
+
+	if (!notify_wanted())
+		return;
+	error = pthread_create(&daemon->teller, NULL, ready_tell, start);
+	daemon->telling = !error;
+	if (error)
+		say("cannot tell systemd that the mount is ready: %s", strerror(error));
+}
 
 /* Mounts: 0, or -1 with the reason already said. */
 static int serve_begin(struct daemon *daemon, struct start *start)
 {
+	notify("STATUS=opening %s", start->store_path);
 	daemon->store = store_start(start);
 	if (!daemon->store)
 		return -1;
@@ -254,6 +318,7 @@ static int serve_begin(struct daemon *daemon, struct start *start)
 	daemon->session = session_new(&start->words, daemon->mount);
 	if (!daemon->session)
 		return -1;
+	mount_speaks(daemon->mount, daemon->session);
 	daemon->handlers = fuse_set_signal_handlers(daemon->session) == 0;
 	if (!daemon->handlers)
 		return -1;
@@ -274,6 +339,8 @@ static void serve_end(struct daemon *daemon)
 		store_close(daemon->store);
 	if (daemon->mounted)
 		fuse_session_unmount(daemon->session);
+	if (daemon->telling) /* what it waited for is answered or aborted by now */
+		pthread_join(daemon->teller, NULL);
 	if (daemon->handlers)
 		fuse_remove_signal_handlers(daemon->session);
 	if (daemon->session)
@@ -299,11 +366,14 @@ static int serve(struct start *start, int ready)
 	if (!error) {
 		if (ready >= 0)
 			background_ready(ready);
+		else
+			foreground_ready(&daemon, start);
 		end_signals(SIG_UNBLOCK);
 		error = loop_run(daemon.session);
 		if (error)
 			say("%s: the mount ended: %s", start->mountpoint,
 			    strerror(-error));
+		notify("STOPPING=1\nSTATUS=writing what is not on the disk yet");
 	}
 	serve_end(&daemon);
 	return error ? EXIT_FAILURE : EXIT_SUCCESS;
@@ -386,6 +456,7 @@ int main(int argc, char **argv)
 	struct start start = { .words = FUSE_ARGS_INIT(0, NULL) };
 	int status = EXIT_FAILURE;
 
+	surroundings_mend();
 	memory_tune();
 	fuse_set_log_func(say_fuse);
 	if (options_parse(argc, argv, &start.options)) {
@@ -397,8 +468,12 @@ int main(int argc, char **argv)
 		printf("queenfs %s (libfuse %s)\n", QUEENFS_VERSION, fuse_pkgversion());
 		status = EXIT_SUCCESS;
 	} else if (!start_prepare(&start)) {
-		status =
-			start.options.foreground ? serve(&start, -1) : background(&start);
+		if (start.options.foreground) {
+			notify_begin();
+			status = serve(&start, -1);
+		} else {
+			status = background(&start);
+		}
 	}
 	start_free(&start);
 	return status;

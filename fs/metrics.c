@@ -35,12 +35,6 @@ struct figures {
 	size_t queue_count, group_count;
 };
 
-/* The rows with room for one more, which they lack at each power of two; NULL: ENOMEM. */
-static void *rows_grown(void *rows, size_t count, size_t size)
-{
-	return count & (count - 1) ? rows : realloc(rows, (count ? count * 2 : 1) * size);
-}
-
 static int gather_groups(struct figures *figures, struct item *queue)
 {
 	struct group_row row = { .queue = store_name(queue) }, *rows;
@@ -52,7 +46,7 @@ static int gather_groups(struct figures *figures, struct item *queue)
 			store_put(row.group); /* it has just gone */
 			continue;
 		}
-		rows = rows_grown(figures->groups, figures->group_count, sizeof(row));
+		rows = array_grown(figures->groups, figures->group_count, sizeof(row));
 		if (!rows) {
 			store_put(row.group);
 			return -ENOMEM;
@@ -75,7 +69,7 @@ static int gather(struct mount *mount, struct figures *figures)
 	       store_next(mount->store, NULL, ITEM_QUEUE, after, &row.queue) == 0) {
 		after = store_id(row.queue);
 		store_queue_stats(row.queue, &row.stats);
-		rows = rows_grown(figures->queues, figures->queue_count, sizeof(row));
+		rows = array_grown(figures->queues, figures->queue_count, sizeof(row));
 		if (!rows) {
 			store_put(row.queue);
 			return -ENOMEM;

@@ -286,6 +286,11 @@ struct mount *mount_new(struct store *store)
 	return mount;
 }
 
+void mount_speaks(struct mount *mount, struct fuse_session *session)
+{
+	mount->session = session;
+}
+
 /* The kernel neither releases nor forgets when a mount ends. */
 void mount_end(struct mount *mount)
 {

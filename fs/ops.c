@@ -109,46 +109,17 @@ static void ops_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *f
 	reply_attr(req, node_at(req, ino));
 }
 
-static void setattr_success(struct call *call, const struct store_result *result)
+static void setattr_nothing(struct call *call, const struct store_result *result)
 {
 	(void)result;
 	reply_attr(call->req, call->node);
-}
-
-/* Owner and mode of a directory are kept; a file's follow from them. */
-static int set_access(struct call *call, const struct stat *st, int set)
-{
-	const struct place *place = &call->node->place;
-	struct store *store = call->mount->store;
-	struct access access;
-
-	store_access(store, place_owner(place), place->dir->access, &access);
-	if (place->file) {
-		if ((!(set & FUSE_SET_ATTR_MODE) ||
-		     (st->st_mode & 07777) == (place_mode(place, &access) & 07777)) &&
-		    (!(set & FUSE_SET_ATTR_UID) || st->st_uid == access.uid) &&
-		    (!(set & FUSE_SET_ATTR_GID) || st->st_gid == access.gid))
-			return 0;
-		return why_not(
-			&call->why, -EPERM,
-			"a file's owner and mode follow its directory; change those");
-	}
-	if (set & FUSE_SET_ATTR_MODE)
-		access.mode = st->st_mode & 07777;
-	if (set & FUSE_SET_ATTR_UID)
-		access.uid = st->st_uid;
-	if (set & FUSE_SET_ATTR_GID)
-		access.gid = st->st_gid;
-	store_access_set(store, place_owner(place), place->dir->access, &access,
-			 call_finish, call);
-	return PARKED;
 }
 
 static void ops_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int set,
 			struct fuse_file_info *fi)
 {
 	struct node *node = node_at(req, ino);
-	struct call *call = call_new(req, node, NULL, setattr_success);
+	struct call *call = call_new(req, node, NULL, setattr_nothing);
 	int got = 0;
 
 	(void)fi;
@@ -159,7 +130,7 @@ static void ops_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int set
 	    !node->place.file->ops->write)
 		got = why_not(&call->why, -EACCES, "this file cannot be written");
 	else if (set & (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID))
-		got = set_access(call, st, set);
+		got = access_set(call, st, set);
 	if (got != PARKED)
 		call_error(call, got);
 }
@@ -198,8 +169,23 @@ static void ops_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 		call_error(call, got);
 }
 
-/* unlink and rmdir: what a user made is dropped; of what is fixed nothing is, so that
- * `rm -r` of a queue gets through. */
+/* What is fixed stays, but who may remove the whole is told that it went, so that `rm -r`
+ * gets through. The kernel then holds a directory for dead, for everybody in it. */
+static int remove_fixed(struct call *call, const struct place *child)
+{
+	if (!call_may_remove(call, child))
+		return why_not(&call->why, -EACCES,
+			       "this belongs to its %s; only who may remove that, may",
+			       child->partition ? "partition"
+			       : child->group	? "group"
+			       : child->queue	? "queue"
+						: "mount");
+	if (!child->file)
+		node_retire(call->mount, child);
+	return 0;
+}
+
+/* unlink and rmdir. */
 static void ops_remove(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct node *in = node_at(req, parent);
@@ -214,11 +200,10 @@ static void ops_remove(fuse_req_t req, fuse_ino_t parent, const char *name)
 		call_error(call, got);
 		return;
 	}
-	if (place_made(&child)) {
+	if (place_made(&child))
 		got = in->place.dir->children->drop(call, &child);
-	} else if (!child.file) {
-		node_retire(in->mount, &child);
-	}
+	else
+		got = remove_fixed(call, &child);
 	place_put(&child);
 	if (got != PARKED)
 		call_error(call, got);
@@ -241,7 +226,7 @@ static int create(fuse_req_t req, struct place *place, struct fuse_file_info *fi
 {
 	struct mount *mount = mount_of(req);
 	struct node *node = node_take(mount, place, fuse_req_ctx(req)->uid);
-	struct handle *handle = node ? handle_new(node, fi->flags) : NULL;
+	struct handle *handle = node ? handle_new(req, node, fi->flags) : NULL;
 	struct fuse_entry_param entry = { 0 };
 
 	if (!handle) {
@@ -342,7 +327,7 @@ static int open_check(const struct file_ops *ops, int flags, struct store_why *w
 	int mode = flags & O_ACCMODE;
 
 	/* Says it to root too, whom the kernel lets through. */
-	if (mode != O_WRONLY && !ops->read)
+	if (mode != O_WRONLY && !file_reads(ops))
 		return why_not(why, -EACCES, "this file can only be written");
 	if ((mode != O_RDONLY || (flags & O_TRUNC)) && !ops->write)
 		return why_not(why, -EACCES, "this file can only be read");
@@ -358,7 +343,7 @@ static void ops_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 	if (!call)
 		return;
-	call->handle = handle_new(node, fi->flags);
+	call->handle = handle_new(req, node, fi->flags);
 	got = call->handle ? open_check(ops, fi->flags, &call->why) : -ENOMEM;
 	if (!got && ops->open)
 		got = ops->open(call->handle, call);
@@ -393,7 +378,7 @@ static void ops_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi,
 		     struct fuse_pollhandle *ph)
 {
 	const struct file_ops *ops = node_at(req, ino)->place.file->ops;
-	unsigned events = (ops->read ? POLLIN | POLLRDNORM : 0) |
+	unsigned events = (file_reads(ops) ? POLLIN | POLLRDNORM : 0) |
 			  (ops->write ? POLLOUT | POLLWRNORM : 0);
 
 	if (ops->reader) {
@@ -474,7 +459,7 @@ static mode_t entry_type(const struct place *place)
 	if (!place->file)
 		return S_IFDIR;
 	/* find -type f, and with it many a crawler, passes by what is no text to be read. */
-	return (place->file->ops->flags & FILE_STREAM) && place->file->ops->read
+	return (place->file->ops->flags & FILE_STREAM) && file_reads(place->file->ops)
 		       ? S_IFIFO
 		       : S_IFREG;
 }

@@ -13,20 +13,42 @@
 #include "options.h"
 #include "say.h"
 
-/* Words that speak to mount(8), systemd or the kernel's own bookkeeping of times: they mean
- * nothing here, but an fstab line has them. A word that ends in '=' or '-' is a prefix. */
+/*
+ * The words of -o. A word that ends in '=' or '-' is a prefix.
+ *
+ * Not here, though libfuse takes them: max_read= (INIT would refuse it after the mount is
+ * up), subtype= (a mount is told to be ours by it), blkdev and the words that libfuse itself
+ * writes, such as fd=.
+ */
+static const char *const fuse_words[] = {
+	"ro",	      "rw",	      "noexec",
+	"exec",	      "nosuid",	      "suid",
+	"nodev",      "dev",	      "sync",
+	"async",      "dirsync",      "noatime",
+	"atime",      "nodiratime",   "allow_other",
+	"allow_root", "auto_unmount", "default_permissions",
+	"debug",      "fsname=",      "context=",
+	"fscontext=", "defcontext=",  "rootcontext=",
+	NULL,
+};
+
+/* They speak to mount(8), systemd or the kernel's own bookkeeping of times: they mean
+ * nothing here, but an fstab line has them. */
 static const char *const fstab_words[] = {
 	"defaults",   "auto",	     "noauto",
 	"nofail",     "_netdev",     "user",
-	"nouser",     "users",	     "owner",
-	"group",      "user=",	     "comment=",
+	"nouser",     "users",	     "nousers",
+	"owner",      "noowner",     "group",
+	"nogroup",    "user=",	     "comment=",
 	"x-",	      "X-",	     "relatime",
 	"norelatime", "strictatime", "nostrictatime",
 	"lazytime",   "nolazytime",  "diratime",
-	"nodiratime", "silent",	     "loud",
-	"mand",	      "nomand",	     "iversion",
-	"noiversion",
+	"silent",     "loud",	     "mand",
+	"nomand",     "iversion",    "noiversion",
+	NULL,
 };
+
+#define CONFIG_WORD "config=" /* an fstab line has no -c */
 
 void options_help(void)
 {
@@ -36,8 +58,9 @@ void options_help(void)
 	      "\n"
 	      "  -c FILE   settings; else /etc/queenfs.ini if there is one\n"
 	      "  -s FILE   the store, if it is not an argument or in the settings\n"
-	      "  -o WORDS  options of FUSE and mount(8), with commas: allow_other, ro, "
-	      "...\n"
+	      "  -o WORDS  options of FUSE and mount(8), with commas: ro, allow_other, "
+	      "nofail,\n"
+	      "            config=FILE (as -c), ...\n"
 	      "  -f        stay in the foreground\n"
 	      "  -d        print every request (and stay in the foreground)\n"
 	      "  -V        print the version\n"
@@ -88,14 +111,29 @@ int path_absolute(const char *base, const char *path, char **absolute)
 	return joined ? 0 : -ENOMEM;
 }
 
-static bool fstab_word(const char *word, size_t length)
+static int usage_refused(const char *why)
 {
-	for (size_t i = 0; i < sizeof(fstab_words) / sizeof(fstab_words[0]); i++) {
-		size_t known = strlen(fstab_words[i]);
-		char last = fstab_words[i][known - 1];
-		bool prefix = last == '=' || last == '-';
+	say("%s; queenfs -h shows how it is called", why);
+	return -EINVAL;
+}
 
-		if (!strncmp(word, fstab_words[i], known) && (prefix || length == known))
+static int path_set(char **field, const char *path)
+{
+	if (!*path)
+		return usage_refused("an empty file name");
+	free(*field);
+	*field = NULL;
+	return path_absolute(NULL, path, field);
+}
+
+static bool word_among(const char *const *known, const char *word, size_t length)
+{
+	for (; *known; known++) {
+		size_t size = strlen(*known);
+		bool prefix = strchr("=-", (*known)[size - 1]);
+
+		if (length >= size && !strncmp(word, *known, size) &&
+		    (prefix || length == size))
 			return true;
 	}
 	return false;
@@ -111,27 +149,80 @@ static size_t word_length(const char *words)
 	return length;
 }
 
+/* Copies a word, without the backslashes that quote. NULL: no memory. */
+static char *word_copy(const char *word, size_t length)
+{
+	char *copy = malloc(length + 1), *to = copy;
+
+	for (size_t i = 0; copy && i < length; i++) {
+		if (word[i] == '\\' && i + 1 < length)
+			i++;
+		*to++ = word[i];
+	}
+	if (copy)
+		*to = '\0';
+	return copy;
+}
+
+static int config_word(struct options *options, const char *word, size_t length)
+{
+	char *path = word_copy(word + strlen(CONFIG_WORD), length - strlen(CONFIG_WORD));
+	int error = path ? path_set(&options->config, path) : -ENOMEM;
+
+	free(path);
+	return error;
+}
+
+static int fuse_word_add(struct options *options, const char *word, size_t length)
+{
+	char *before = options->fuse_words, *all;
+
+	if (asprintf(&all, "%s%s%.*s", before ? before : "", before ? "," : "",
+		     (int)length, word) < 0)
+		return -ENOMEM;
+	free(before);
+	options->fuse_words = all;
+	return 0;
+}
+
+static int word_refused(const char *word, size_t length)
+{
+	char names[512] = "";
+	size_t used = 0;
+
+	if (length == strlen("remount") && !strncmp(word, "remount", length)) {
+		say("-o remount: a mount cannot be changed; unmount it and mount it "
+		    "again");
+		return -EINVAL;
+	}
+	for (size_t i = 0; fuse_words[i] && used < sizeof(names); i++)
+		used += (size_t)snprintf(names + used, sizeof(names) - used, "%s, ",
+					 fuse_words[i]);
+	say("-o has the unknown word \"%.*s\"; allowed are %s" CONFIG_WORD
+	    ", and for mount(8) nofail, _netdev, noauto, user, x-systemd.* and their "
+	    "like",
+	    (int)length, word, names);
+	return -EINVAL;
+}
+
 static int words_add(struct options *options, const char *words)
 {
-	while (*words) {
+	int error = 0;
+
+	while (*words && !error) {
 		size_t length = word_length(words);
 
-		if (length && !fstab_word(words, length)) {
-			char *more;
-			int printed = asprintf(
-				&more, "%s%s%.*s",
-				options->fuse_words ? options->fuse_words : "",
-				options->fuse_words ? "," : "", (int)length, words);
-
-			if (printed < 0)
-				return -ENOMEM;
-			free(options->fuse_words);
-			options->fuse_words = more;
-		}
+		if (length >= strlen(CONFIG_WORD) &&
+		    !strncmp(words, CONFIG_WORD, strlen(CONFIG_WORD)))
+			error = config_word(options, words, length);
+		else if (word_among(fuse_words, words, length))
+			error = fuse_word_add(options, words, length);
+		else if (length && !word_among(fstab_words, words, length))
+			error = word_refused(words, length);
 		words += length;
 		words += *words == ',';
 	}
-	return 0;
+	return error;
 }
 
 bool options_fuse_word(const struct options *options, const char *word)
@@ -147,21 +238,6 @@ bool options_fuse_word(const struct options *options, const char *word)
 		words += *words == ',';
 	}
 	return false;
-}
-
-static int usage_refused(const char *why)
-{
-	say("%s; queenfs -h shows how it is called", why);
-	return -EINVAL;
-}
-
-static int path_set(char **field, const char *path)
-{
-	if (!*path)
-		return usage_refused("an empty file name");
-	free(*field);
-	*field = NULL;
-	return path_absolute(NULL, path, field);
 }
 
 /* STORE and MOUNTPOINT, or MOUNTPOINT alone. */

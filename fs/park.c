@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * park.c - reads that consume: one at a time on a handle, put aside while there is nothing,
- * run again, finished or cancelled; and poll(2).
+ * run again, finished or cancelled; poll(2); and the thread that speaks to the kernel.
  *
  * 1. A handle's reads take turns: the one that has the turn (handle->reading) runs, the
  *    others wait in handle->turns. (On a stream the kernel sends the reads of processes that
@@ -66,12 +66,33 @@ static struct parked *turn_next_locked(struct handle *handle)
 
 /* ---- finishing ------------------------------------------------------------------------ */
 
-static void answer(fuse_req_t req, struct handle *handle, const char *buffer, ssize_t got)
+/* What a read came to: -errno, or how much, in pieces. */
+struct reply {
+	ssize_t got;
+	struct pieces pieces;
+};
+
+static void read_now(struct handle *handle, size_t size, enum thread_buffer which,
+		     struct reply *reply)
 {
-	if (got < 0)
-		refuse(req, handle->node, NULL, (int)got, "");
-	else if (fuse_reply_buf(req, buffer, (size_t)got) != 0 && ops_of(handle)->unread)
+	char *buffer = thread_buffer(size, which);
+
+	reply->pieces.count = reply->pieces.held_count = 0;
+	reply->got =
+		buffer ? ops_of(handle)->read_pieces(handle, buffer, size, &reply->pieces)
+		       : -ENOMEM;
+}
+
+static void answer(fuse_req_t req, struct handle *handle, struct reply *reply)
+{
+	struct store *store = handle->node->mount->store;
+
+	if (reply->got < 0)
+		refuse(req, handle->node, NULL, (int)reply->got, "");
+	else if (fuse_reply_iov(req, reply->pieces.iov, reply->pieces.count) != 0 &&
+		 ops_of(handle)->unread)
 		ops_of(handle)->unread(handle);
+	store_pieces_put(store, &reply->pieces);
 }
 
 static void unlist_locked(struct park *park, struct parked *parked)
@@ -83,10 +104,9 @@ static void unlist_locked(struct park *park, struct parked *parked)
 	TAILQ_REMOVE(&park->all, parked, all);
 }
 
-/* By its owner, once: answers got bytes of buffer, or -errno. If it had the turn, the read
+/* By its owner, once: answers. If it had the turn, the read
  * that has it now is the caller's to run. */
-static struct parked *finish(struct parked *parked, const char *buffer, ssize_t got,
-			     bool turn)
+static struct parked *finish(struct parked *parked, struct reply *reply, bool turn)
 {
 	struct handle *handle = parked->handle;
 	struct park *park = &handle->node->mount->park;
@@ -104,7 +124,7 @@ static struct parked *finish(struct parked *parked, const char *buffer, ssize_t 
 		next = turn_next_locked(handle);
 	pthread_mutex_unlock(&park->lock);
 	free(parked);
-	answer(req, handle, buffer, got);
+	answer(req, handle, reply);
 	return next;
 }
 
@@ -123,15 +143,13 @@ static void run(struct parked *parked, enum thread_buffer which)
 {
 	while (parked) {
 		struct handle *handle = parked->handle;
-		char *buffer = thread_buffer(parked->size, which);
-		ssize_t got =
-			buffer ? ops_of(handle)->read(handle, buffer, parked->size, 0)
-			       : -ENOMEM;
-		if (got == -EALREADY || (got == -EAGAIN && !parked->once)) {
+		struct reply reply;
+		read_now(handle, parked->size, which, &reply);
+		if (reply.got == -EALREADY || (reply.got == -EAGAIN && !parked->once)) {
 			if (store_wait(reader_of(handle), woken, parked) == 0)
 				return;
 		} else {
-			parked = finish(parked, buffer, got, true);
+			parked = finish(parked, &reply, true);
 		}
 	}
 }
@@ -200,15 +218,13 @@ void park_read(fuse_req_t req, struct handle *handle, size_t size, bool once)
 {
 	struct park *park = &handle->node->mount->park;
 	struct parked *parked;
-	char *buffer;
-	ssize_t got;
+	struct reply reply;
 
 	if (queue_up(req, handle, size, once))
 		return;
-	buffer = thread_buffer(size, BUFFER_OWN);
-	got = buffer ? ops_of(handle)->read(handle, buffer, size, 0) : -ENOMEM;
+	read_now(handle, size, BUFFER_OWN, &reply);
 	pthread_mutex_lock(&park->lock);
-	if (got == -EALREADY || (got == -EAGAIN && !once)) {
+	if (reply.got == -EALREADY || (reply.got == -EAGAIN && !once)) {
 		parked = put_aside_locked(park, req, handle, size, once);
 		if (parked) {
 			pthread_mutex_unlock(&park->lock);
@@ -216,11 +232,11 @@ void park_read(fuse_req_t req, struct handle *handle, size_t size, bool once)
 			run(parked, BUFFER_OWN);
 			return;
 		}
-		got = -ENOMEM;
+		reply.got = -ENOMEM;
 	}
 	parked = turn_next_locked(handle);
 	pthread_mutex_unlock(&park->lock);
-	answer(req, handle, buffer, got);
+	answer(req, handle, &reply);
 	run(parked, BUFFER_OWN);
 }
 
@@ -281,7 +297,7 @@ void park_forget(struct handle *handle)
 
 /* ---- the notifier thread ---------------------------------------------------------------- */
 
-/* Both are called with the lock, and give it up meanwhile. */
+/* These are called with the lock, and give it up meanwhile. */
 static void notify_one(struct park *park)
 {
 	struct handle *handle = TAILQ_FIRST(&park->notify);
@@ -307,7 +323,7 @@ static bool cancel_one(struct park *park, struct parked *parked, int error)
 		TAILQ_REMOVE(&parked->handle->turns, parked, turn);
 		parked->queued = false;
 		pthread_mutex_unlock(&park->lock);
-		finish(parked, NULL, error, false);
+		finish(parked, &(struct reply){ .got = error }, false);
 		pthread_mutex_lock(&park->lock);
 		return true;
 	}
@@ -319,7 +335,7 @@ static bool cancel_one(struct park *park, struct parked *parked, int error)
 	pthread_cond_broadcast(&park->calm);
 	if (ours) {
 		pthread_mutex_unlock(&park->lock);
-		next = finish(parked, NULL, error, true);
+		next = finish(parked, &(struct reply){ .got = error }, true);
 		run(next, BUFFER_OWN);
 		pthread_mutex_lock(&park->lock);
 	}
@@ -330,11 +346,37 @@ static void wait_a_little(struct park *park)
 {
 	struct timespec until;
 
-	clock_gettime(CLOCK_REALTIME, &until);
+	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_nsec += RETRY_NS;
 	until.tv_sec += until.tv_nsec / 1000000000;
 	until.tv_nsec %= 1000000000;
-	pthread_cond_timedwait(&park->news, &park->lock, &until);
+	pthread_cond_clockwait(&park->news, &park->lock, CLOCK_MONOTONIC, &until);
+}
+
+static void errand_run(struct park *park)
+{
+	struct errand *errand = TAILQ_FIRST(&park->errands);
+
+	TAILQ_REMOVE(&park->errands, errand, entry);
+	pthread_mutex_unlock(&park->lock);
+	errand->run(errand);
+	pthread_mutex_lock(&park->lock);
+}
+
+void park_errand(struct mount *mount, struct errand *errand)
+{
+	struct park *park = &mount->park;
+	bool ours;
+
+	pthread_mutex_lock(&park->lock);
+	ours = park->stopping; /* the mount ends: nobody else will */
+	if (!ours) {
+		TAILQ_INSERT_TAIL(&park->errands, errand, entry);
+		pthread_cond_signal(&park->news);
+	}
+	pthread_mutex_unlock(&park->lock);
+	if (ours)
+		errand->run(errand);
 }
 
 static void *notifier_main(void *arg)
@@ -345,6 +387,8 @@ static void *notifier_main(void *arg)
 	while (!park->stopping) {
 		if (!TAILQ_EMPTY(&park->notify))
 			notify_one(park);
+		else if (!TAILQ_EMPTY(&park->errands))
+			errand_run(park);
 		else if (TAILQ_EMPTY(&park->cancelled))
 			pthread_cond_wait(&park->news, &park->lock);
 		else if (!cancel_one(park, TAILQ_FIRST(&park->cancelled), -EINTR))
@@ -365,6 +409,7 @@ int park_begin(struct mount *mount)
 	TAILQ_INIT(&park->all);
 	TAILQ_INIT(&park->cancelled);
 	TAILQ_INIT(&park->notify);
+	TAILQ_INIT(&park->errands);
 	pthread_mutex_init(&park->lock, NULL);
 	pthread_cond_init(&park->news, NULL);
 	pthread_cond_init(&park->calm, NULL);
@@ -389,6 +434,8 @@ void park_end(struct mount *mount)
 	pthread_join(park->notifier, NULL);
 	park->running = false;
 	pthread_mutex_lock(&park->lock);
+	while (!TAILQ_EMPTY(&park->errands))
+		errand_run(park);
 	while (!TAILQ_EMPTY(&park->all))
 		if (!cancel_one(park, TAILQ_FIRST(&park->all), -ENOTCONN))
 			wait_a_little(park);

@@ -131,8 +131,10 @@ static int tail_room(struct tail *tail, size_t more)
 	return 0;
 }
 
-static int tail_append_locked(struct push *push, const char *data, size_t size,
-			      uint64_t owner, bool any)
+enum tail_end { TAIL_FRONT, TAIL_BACK }; /* before all that it has got since; after it */
+
+static int tail_add_locked(struct push *push, enum tail_end end, const char *data,
+			   size_t size, uint64_t owner, bool any)
 {
 	struct tail *tail;
 
@@ -141,26 +143,12 @@ static int tail_append_locked(struct push *push, const char *data, size_t size,
 	tail = tail_make_locked(push, owner, any);
 	if (!tail || tail_room(tail, size))
 		return -ENOMEM;
-	memcpy(tail->data + tail->size, data, size);
+	if (end == TAIL_FRONT)
+		memmove(tail->data + size, tail->data, tail->size);
+	memcpy(end == TAIL_FRONT ? tail->data : tail->data + tail->size, data, size);
 	tail->size += size;
-	tail->owner = owner;
-	return 0;
-}
-
-/* What stood before all that this tail has got since. */
-static int tail_prepend_locked(struct push *push, const char *data, size_t size,
-			       uint64_t owner, bool any)
-{
-	struct tail *tail;
-
-	if (size == 0)
-		return 0;
-	tail = tail_make_locked(push, owner, any);
-	if (!tail || tail_room(tail, size))
-		return -ENOMEM;
-	memmove(tail->data + size, tail->data, tail->size);
-	memcpy(tail->data, data, size);
-	tail->size += size;
+	if (end == TAIL_BACK)
+		tail->owner = owner;
 	return 0;
 }
 
@@ -328,11 +316,11 @@ static void write_done(void *arg, const struct store_result *result)
 
 	pthread_mutex_lock(&push->lock);
 	if (result->error == 0)
-		tail_prepend_locked(push, write->rest, write->rest_size, write->owner,
-				    any);
+		tail_add_locked(push, TAIL_FRONT, write->rest, write->rest_size,
+				write->owner, any);
 	else if (!bad)
-		tail_prepend_locked(push, write->old, write->old_size, write->old_owner,
-				    any);
+		tail_add_locked(push, TAIL_FRONT, write->old, write->old_size,
+				write->old_owner, any);
 	if (result->error)
 		push->lines -= write->lines;
 	verdicts_set_locked(push, result);
@@ -382,7 +370,7 @@ static int lines_write_locked(struct push *push, struct call *call, const char *
 	}
 	push->refused_size = 0;
 	if (whole == 0)
-		return tail_append_locked(push, data, size, owner, true);
+		return tail_add_locked(push, TAIL_BACK, data, size, owner, true);
 	error = take_locked(push, tail, data, size, whole, write);
 	if (!error)
 		lines_take_locked(push, write);
@@ -404,7 +392,7 @@ static int file_write_locked(struct push *push, struct call *call, const char *d
 				       .next = tail->next };
 		return refuse_too_long_locked(push, call, data, size, most);
 	}
-	return tail_append_locked(push, data, size, owner, false);
+	return tail_add_locked(push, TAIL_BACK, data, size, owner, false);
 }
 
 static ssize_t push_write(struct handle *handle, struct call *call, const char *data,

@@ -60,12 +60,14 @@ static ssize_t snapshot_write(struct handle *handle, struct call *call, const ch
 	if (!name || !*name)
 		return why_not(&call->why, -EINVAL,
 			       "a write here is one line, the name of a group");
+	if (!call_may(call, place->queue, QUEUE_GROUPS, 1))
+		return why_not(&call->why, -EACCES,
+			       "naming a group takes x of the queue's groups/");
 	error = store_find(call->mount->store, place->queue, ITEM_GROUP, name, &group);
 	if (error)
 		return why_not(&call->why, error, "the queue has no group \"%.200s\"",
 			       name);
-	if (!call_may(call, place->queue, QUEUE_GROUPS, 1) ||
-	    !call_may(call, group, GROUP_DIR, 5)) {
+	if (!call_may(call, group, GROUP_DIR, 5)) {
 		store_put(group);
 		return why_not(&call->why, -EACCES,
 			       "a snapshot of a group takes r and x of its directory");
@@ -76,6 +78,7 @@ static ssize_t snapshot_write(struct handle *handle, struct call *call, const ch
 }
 
 const struct file_ops snapshot_file = {
+	.flags = FILE_NAMES,
 	.stat = snapshot_stat,
 	.open = snapshot_open,
 	.read = snapshot_read,

@@ -36,21 +36,19 @@
  *    looked at without the lock, and given only if its span is still live then. What a
  *    filter does not want is passed over as if acked; a read that passes over many hands
  *    itself to a thread of its own (wait.c), so that nobody waits behind it.
- * 6. A JSON reader marks where each partition ended when it first read and after a seek
- *    back (section 8). Up to its marks it replays, and takes nothing else meanwhile.
+ * 6. While a JSON reader replays it takes nothing past its marks: see replay.c.
  */
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "store_int.h"
 
 #define SECOND_US 1000000
-#define TEXT_KEPT 65536 /* of a reader's text, for the next message */
-#define PASS_US 5000	/* how long one read passes over what a filter does not want */
+#define PIECE_LEAST 16384 /* below this a copy costs less than a piece */
+#define TEXT_KEPT 65536	  /* of a reader's text, for the next message */
+#define PASS_US 5000	  /* how long one read passes over what a filter does not want */
 
-/* A run of bytes of one segment, copied after the lock is gone. */
+/* A run of bytes of one segment. */
 struct slice {
 	struct segment *segment;
 	uint32_t from, size;
@@ -130,48 +128,10 @@ static bool came_back(const struct cursor *cursor)
 	return cursor->delivered > cursor_committed_locked(cursor);
 }
 
-/* ---- replay marks (section 8) --------------------------------------------------------- */
-
-static int64_t mark_locked(const struct reader *reader, const struct partition *partition)
-{
-	if (reader->partition)
-		return reader->mark;
-	return partition->slot < reader->mark_count &&
-			       partition->item.id <= reader->marks_until
-		       ? reader->marks[partition->slot]
-		       : -1;
-}
-
-static bool replays_locked(const struct reader *reader, const struct cursor *cursor,
-			   int64_t next)
-{
-	return next <= mark_locked(reader, cursor->partition);
-}
-
-/* The last that this reader may claim now: what is past its mark waits for the end of the
- * replay. */
-static int64_t limit_locked(const struct reader *reader, const struct cursor *cursor)
-{
-	int64_t last = cursor->partition->last;
-	int64_t mark = mark_locked(reader, cursor->partition);
-
-	return reader->replaying && mark < last ? mark : last;
-}
-
-/* The first of the ready cursors with something below its mark. */
-static struct cursor *replay_candidate_locked(const struct reader *reader)
-{
-	struct group *group = group_of(reader->group);
-	struct cursor *cursor;
-
-	TAILQ_FOREACH(cursor, &group->ready, ready_entry)
-	if (replays_locked(reader, cursor, cursor_committed_locked(cursor) + 1))
-		break;
-	return cursor;
-}
+/* ---- claiming ------------------------------------------------------------------------- */
 
 /* The cursor that this reader would claim now, or NULL. */
-static struct cursor *candidate_locked(const struct reader *reader)
+struct cursor *candidate_locked(const struct reader *reader)
 {
 	struct group *group = group_of(reader->group);
 	struct cursor *cursor;
@@ -186,165 +146,6 @@ static struct cursor *candidate_locked(const struct reader *reader)
 		return NULL;
 	return cursor;
 }
-
-/* Is there something below a mark that this reader has, or can claim? */
-static bool replay_left_locked(const struct reader *reader)
-{
-	const struct span *span;
-
-	TAILQ_FOREACH(span, &reader->spans, entry)
-	if (span_live_locked(span) && replays_locked(reader, span->cursor, span->next))
-		return true;
-	return candidate_locked(reader) != NULL;
-}
-
-static const struct seeks *seeks_locked(const struct reader *reader)
-{
-	struct group *group = group_of(reader->group);
-
-	return reader->partition
-		       ? &cursor_locked(group, partition_of(reader->partition))->seeks
-		       : &group->seeks;
-}
-
-/* Marks the end of each partition that this reader sees; count: what is before the marks. */
-static int marks_set_locked(struct reader *reader, uint64_t *count)
-{
-	struct group *group = group_of(reader->group);
-	struct queue *queue = queue_of(reader->group->parent);
-	struct item *partition;
-	int64_t *marks;
-
-	*count = 0;
-	if (reader->partition) {
-		struct cursor *cursor =
-			cursor_locked(group, partition_of(reader->partition));
-		reader->mark = cursor->partition->last;
-		*count = (uint64_t)(reader->mark - cursor_committed_locked(cursor));
-		return 0;
-	}
-	marks = realloc(reader->marks, (queue->slots + 1) * sizeof(*marks));
-	if (!marks)
-		return -ENOMEM;
-	reader->marks = marks;
-	reader->mark_count = queue->slots;
-	for (uint32_t i = 0; i < queue->slots; i++)
-		marks[i] = -1;
-	names_each(&queue->partitions, i, partition)
-	{
-		struct cursor *cursor = cursor_locked(group, partition_of(partition));
-		marks[cursor->partition->slot] = cursor->partition->last;
-		*count += (uint64_t)(cursor->partition->last -
-				     cursor_committed_locked(cursor));
-		reader->marks_until = partition->id;
-	}
-	return 0;
-}
-
-/* An event is a line of follow.json, and a gap one of pop.json too. */
-__attribute__((format(printf, 2, 3))) static int event_locked(struct reader *reader,
-							      const char *format, ...)
-{
-	char line[160];
-	va_list args;
-	int size;
-
-	va_start(args, format);
-	size = vsnprintf(line, sizeof(line), format, args);
-	va_end(args);
-	return buffer_add(&reader->text, line, (size_t)size);
-}
-
-static int replay_end_locked(struct reader *reader)
-{
-	reader->replaying = false;
-	return reader->flags & READER_FOLLOW
-		       ? event_locked(reader,
-				      "{\"event\":\"replayEnd\",\"replayed\":%llu}\n",
-				      (unsigned long long)reader->replayed)
-		       : 0;
-}
-
-/* A seek that ends a replay begins another if it leaves something to replay. */
-static bool marks_due_locked(const struct reader *reader)
-{
-	const struct seeks *seeks = seeks_locked(reader);
-
-	return reader->json && (!reader->marked || seeks->back != reader->seeks.back ||
-				(reader->replaying && seeks->all != reader->seeks.all &&
-				 replay_left_locked(reader)));
-}
-
-static bool replay_ended_locked(const struct reader *reader)
-{
-	return reader->replaying && (seeks_locked(reader)->all != reader->seeks.all ||
-				     !replay_left_locked(reader));
-}
-
-/* Between messages: a replay begins and ends where it has to. */
-static int replay_locked(struct reader *reader)
-{
-	bool due = marks_due_locked(reader);
-	uint64_t count;
-	int error = 0;
-
-	if (replay_ended_locked(reader))
-		error = replay_end_locked(reader);
-	if (!error && due) {
-		error = marks_set_locked(reader, &count);
-		if (!error && (reader->flags & READER_FOLLOW))
-			error = event_locked(
-				reader, "{\"event\":\"replayStart\",\"count\":%llu}\n",
-				(unsigned long long)count);
-		reader->marked = reader->replaying = !error;
-		reader->replayed = 0;
-	}
-	reader->seeks = *seeks_locked(reader);
-	if (!error && replay_ended_locked(reader))
-		error = replay_end_locked(reader);
-	return error;
-}
-
-static int gap_event_locked(struct reader *reader, const struct partition *partition,
-			    int64_t next)
-{
-	const char *name = partition->item.name;
-	int error = event_locked(reader, "{\"event\":\"gap\",\"partition\":");
-
-	if (!error)
-		error = envelope_quote(name, strlen(name), &reader->text);
-	if (!error)
-		error = event_locked(reader, ",\"from\":%lld,\"to\":%lld}\n",
-				     (long long)next, (long long)partition->first - 1);
-	return error;
-}
-
-/* Retention or rm may have passed this cursor. From `next` on the group has not been given
- * anything: what of that is gone it never will be, and that is said. */
-static int gap_locked(struct reader *reader, struct cursor *cursor, int64_t next)
-{
-	const struct partition *partition = cursor->partition;
-	struct cursor_state state = cursor_state_locked(cursor);
-	int error = 0;
-
-	if (state.committed >= partition->first - 1)
-		return 0;
-	if (next < partition->first) {
-		cursor_count(cursor, skipped, (uint64_t)(partition->first - next));
-		if (reader->json)
-			error = gap_event_locked(reader, partition, next);
-	}
-	state.committed = partition->first - 1;
-	/* The message that they counted is gone. */
-	state.attempts = state.committed < state.delivered;
-	state.failures = 0;
-	if (state.delivered < state.committed)
-		state.delivered = state.committed;
-	cursor_set_locked(cursor, &state);
-	return error;
-}
-
-/* ---- claiming ------------------------------------------------------------------------- */
 
 /* Its head was delivered too often: it is set aside until it is a dead letter. */
 static bool dead_locked(struct reader *reader, struct cursor *cursor)
@@ -401,21 +202,26 @@ static struct span *claim_locked(struct reader *reader, struct cursor *cursor)
 
 /* ---- messages given and passed ------------------------------------------------------ */
 
-static void give_locked(struct reader *reader, struct span *span, int64_t offset)
+/* Messages from..to of a span go out. */
+static void give_locked(struct reader *reader, struct span *span, int64_t from,
+			int64_t to)
 {
 	struct cursor *cursor = span->cursor;
+	uint64_t count = (uint64_t)(to - from) + 1, again = 0;
 
-	reader->given++;
+	reader->given += (int64_t)count;
 	if (!span_live_locked(span) || (reader->flags & READER_LEASED))
 		return; /* a LEASED one's was counted when it was recorded */
-	if (offset == cursor->committed + 1)
+	if (from == cursor->committed + 1)
 		cursor->attempts++;
-	if (offset > cursor->delivered) {
-		cursor->delivered = offset;
-		cursor_count(cursor, delivered, 1);
-	} else {
-		cursor_count(cursor, redelivered, 1);
-	}
+	if (from <= cursor->delivered)
+		again = (uint64_t)((to < cursor->delivered ? to : cursor->delivered) -
+				   from) +
+			1;
+	if (to > cursor->delivered)
+		cursor->delivered = to;
+	cursor_count(cursor, redelivered, again);
+	cursor_count(cursor, delivered, count - again);
 }
 
 static void pass_locked(struct cursor *cursor, int64_t offset)
@@ -463,12 +269,10 @@ static int passed_add(struct span *span, int64_t offset)
 		passed[count - 1].to = offset;
 		return 0;
 	}
-	if ((count & (count - 1)) == 0) { /* full at each power of two */
-		passed = realloc(passed, (count ? count * 2 : 1) * sizeof(*passed));
-		if (!passed)
-			return -ENOMEM;
-		span->passed = passed;
-	}
+	passed = array_grown(passed, count, sizeof(*passed));
+	if (!passed)
+		return -ENOMEM;
+	span->passed = passed;
 	passed[span->passed_count++] = (struct range){ offset, offset };
 	return 0;
 }
@@ -585,6 +389,30 @@ static bool may_give(const struct reader *reader, const struct span *span,
 	       (!reader->replaying || replays_locked(reader, span->cursor, span->next));
 }
 
+/* The last message of this segment that this reader may be given now and that ends by this
+ * byte; the next one does. */
+static int64_t fit_locked(const struct reader *reader, const struct span *span,
+			  const struct segment *segment, size_t end, int64_t prefetch)
+{
+	int64_t low = span->next, high = span->end;
+	int64_t limit = limit_locked(reader, span->cursor);
+
+	high = high < limit ? high : limit;
+	high = high < segment->info.end_offset ? high : segment->info.end_offset;
+	if (prefetch > 0 && high - low >= prefetch - reader->given)
+		high = low + prefetch - reader->given - 1;
+	if (reader->filter)
+		return low; /* it has looked at this one only */
+	while (low < high) {
+		int64_t middle = high - (high - low) / 2;
+		if (segment->ends[middle - segment->info.base_offset] <= end)
+			low = middle;
+		else
+			high = middle - 1;
+	}
+	return low;
+}
+
 /* Whole messages of one segment while they fit; else, with nothing returned so far, the
  * beginning of one. */
 static bool slice_new_locked(struct reader *reader, struct span *span,
@@ -594,6 +422,7 @@ static bool slice_new_locked(struct reader *reader, struct span *span,
 	int64_t prefetch =
 		reader->flags == READER_FOLLOW ? setting(reader, SETTING_PREFETCH) : 0;
 	uint32_t from, to, start;
+	int64_t last;
 
 	segment_message(segment, span->next, &start, &to);
 	if (to - start > room) {
@@ -605,22 +434,18 @@ static bool slice_new_locked(struct reader *reader, struct span *span,
 		reader->offset = span->next;
 		reader->at = start;
 		reader->to = to;
-		give_locked(reader, span, span->next);
+		give_locked(reader, span, span->next, span->next);
 		slice_begun_locked(reader, room, slice);
 		return true;
 	}
+	last = fit_locked(reader, span, segment, start + room, prefetch);
+	segment_message(segment, last, &from, &to);
 	slice->segment = segment;
 	segment->refs++;
 	slice->from = start;
-	do {
-		slice->size = to - start;
-		give_locked(reader, span, span->next);
-		returned_locked(reader, span, span->next);
-		if (reader->filter || !may_give(reader, span, prefetch) ||
-		    span->next > segment->info.end_offset)
-			break;
-		segment_message(segment, span->next, &from, &to);
-	} while (to - start <= room);
+	slice->size = to - start;
+	give_locked(reader, span, span->next, last);
+	returned_locked(reader, span, last);
 	return true;
 }
 
@@ -751,9 +576,12 @@ static enum next next_locked(struct reader *reader, size_t room, bool first,
 /* Where a read puts its bytes. */
 struct target {
 	char *buffer;
-	size_t size, copied;
-	bool gave;	   /* a message, if only an empty one */
-	int64_t passed_us; /* since when it has been passing over messages, or 0 */
+	size_t size;
+	size_t used;	       /* of the buffer */
+	size_t copied;	       /* in all */
+	struct pieces *pieces; /* or NULL: all of it goes to the buffer */
+	bool gave;	       /* a message, if only an empty one */
+	int64_t passed_us;     /* since when it has been passing over messages, or 0 */
 };
 
 static size_t room(const struct target *target)
@@ -761,14 +589,42 @@ static size_t room(const struct target *target)
 	return target->size - target->copied;
 }
 
-static void slice_copy(struct store *store, const struct slice *slice,
+static void piece_add(struct pieces *pieces, char *at, size_t size)
+{
+	struct iovec *last = pieces->count ? &pieces->iov[pieces->count - 1] : NULL;
+
+	if (last && (char *)last->iov_base + last->iov_len == at)
+		last->iov_len += size;
+	else
+		pieces->iov[pieces->count++] = (struct iovec){ at, size };
+}
+
+/* Copies bytes to the buffer; without the lock. */
+static void target_copy(struct target *target, const char *data, size_t size)
+{
+	memcpy(target->buffer + target->used, data, size);
+	if (target->pieces)
+		piece_add(target->pieces, target->buffer + target->used, size);
+	target->used += size;
+	target->copied += size;
+}
+
+static void slice_take(struct store *store, const struct slice *slice,
 		       struct target *target)
 {
-	pthread_mutex_unlock(&store->state);
-	memcpy(target->buffer + target->copied, slice->segment->data + slice->from,
-	       slice->size);
-	target->copied += slice->size;
+	struct pieces *pieces = target->pieces;
+	char *data = slice->segment->data + slice->from;
+
 	target->gave = true;
+	/* There must be a piece left for what is copied after it. */
+	if (pieces && slice->size >= PIECE_LEAST && pieces->count + 2 <= STORE_PIECES) {
+		piece_add(pieces, data, slice->size);
+		pieces->held[pieces->held_count++] = slice->segment;
+		target->copied += slice->size;
+		return;
+	}
+	pthread_mutex_unlock(&store->state);
+	target_copy(target, data, slice->size);
 	pthread_mutex_lock(&store->state);
 	segment_put_locked(slice->segment);
 }
@@ -781,9 +637,8 @@ static void text_copy(struct reader *reader, struct target *target)
 	size_t piece = left < room(target) ? left : room(target);
 
 	pthread_mutex_unlock(&reader->store->state);
-	memcpy(target->buffer + target->copied, text->data + reader->text_at, piece);
+	target_copy(target, text->data + reader->text_at, piece);
 	pthread_mutex_lock(&reader->store->state);
-	target->copied += piece;
 	reader->text_at += piece;
 	if (reader->text_at < text->size)
 		return;
@@ -821,7 +676,7 @@ static int give_found_locked(struct reader *reader, const struct found *found,
 		if (!slice_new_locked(reader, span, found->segment, room(target),
 				      target->copied == 0, &slice))
 			return 1;
-		slice_copy(reader->store, &slice, target);
+		slice_take(reader->store, &slice, target);
 		return 0;
 	}
 	if (reader->text.size > room(target) && target->copied > 0) {
@@ -832,7 +687,7 @@ static int give_found_locked(struct reader *reader, const struct found *found,
 	reader->begun = span;
 	reader->offset = found->offset;
 	reader->text_message = true;
-	give_locked(reader, span, found->offset);
+	give_locked(reader, span, found->offset, found->offset);
 	text_copy(reader, target);
 	target->gave = true;
 	return 0;
@@ -1014,7 +869,7 @@ static int step_locked(struct reader *reader, struct target *target,
 	case NEXT_NONE:
 		return 1;
 	case NEXT_SLICE:
-		slice_copy(reader->store, &found.slice, target);
+		slice_take(reader->store, &found.slice, target);
 		return 0;
 	case NEXT_TEXT:
 		text_copy(reader, target);
@@ -1034,8 +889,24 @@ static int step_locked(struct reader *reader, struct target *target,
 
 ssize_t store_read(struct reader *reader, char *buffer, size_t size)
 {
+	return store_read_pieces(reader, buffer, size, NULL);
+}
+
+void store_pieces_put(struct store *store, struct pieces *pieces)
+{
+	if (pieces->held_count == 0)
+		return;
+	pthread_mutex_lock(&store->state);
+	while (pieces->held_count > 0)
+		segment_put_locked(pieces->held[--pieces->held_count]);
+	pthread_mutex_unlock(&store->state);
+}
+
+ssize_t store_read_pieces(struct reader *reader, char *buffer, size_t size,
+			  struct pieces *pieces)
+{
 	struct store *store = reader->store;
-	struct target target = { .buffer = buffer, .size = size };
+	struct target target = { .buffer = buffer, .size = size, .pieces = pieces };
 	struct segment *loaded = NULL;
 	int stop = 0;
 	bool end, woken;

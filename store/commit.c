@@ -129,7 +129,7 @@ static bool anybody_waits(const struct batch *batch)
 	return false;
 }
 
-/* Nothing but plain pushes, which need no transaction with durability os? */
+/* Nothing but plain pushes, which need no transaction? */
 static bool batch_for_tail(struct store *store, struct batch *batch)
 {
 	size_t sum = 0;
@@ -176,7 +176,8 @@ static int batch_write(struct store *store, struct batch *batch)
 		batch_apply(store, batch);
 		return writer->error;
 	}
-	set_synchronous(store, store->disk && anybody_waits(batch));
+	set_synchronous(store,
+			store->disk && (anybody_waits(batch) || !tail_empty(store)));
 	conn_run(writer, conn_stmt(writer, STMT_BEGIN));
 	tail_fold(store);
 	write_cursors(store, batch);

@@ -697,9 +697,20 @@ void store_access(struct store *store, struct item *item, unsigned dir,
 struct access_job {
 	struct job job;
 	struct item *item; /* a reference, or NULL: the mount's own */
-	unsigned dir;
-	struct access access;
+	unsigned dir, set;
+	struct access access; /* what `set` names of it */
 };
+
+/* Two that change different things of one directory at once both count. */
+static void access_merge(struct access *access, const struct access_job *set)
+{
+	if (set->set & ACCESS_UID)
+		access->uid = set->access.uid;
+	if (set->set & ACCESS_GID)
+		access->gid = set->access.gid;
+	if (set->set & ACCESS_MODE)
+		access->mode = set->access.mode;
+}
 
 static int access_apply(struct store *store, struct job *job)
 {
@@ -716,7 +727,7 @@ static int access_apply(struct store *store, struct job *job)
 	pthread_mutex_unlock(&store->state);
 	if (!live)
 		return -ESTALE;
-	all[set->dir] = set->access;
+	access_merge(&all[set->dir], set);
 	access_text(all, dirs, text, sizeof(text));
 	stmt = conn_stmt(store->writer,
 			 set->item ? types[set->item->kind].access : STMT_META_SET);
@@ -732,7 +743,7 @@ static void access_publish_locked(struct store *store, struct job *job)
 {
 	struct access_job *set = container_of(job, struct access_job, job);
 
-	(set->item ? set->item->access : store->access)[set->dir] = set->access;
+	access_merge(&(set->item ? set->item->access : store->access)[set->dir], set);
 }
 
 static void access_free(struct job *job)
@@ -751,7 +762,8 @@ static const struct job_type access_type = {
 };
 
 void store_access_set(struct store *store, struct item *item, unsigned dir,
-		      const struct access *access, store_done done, void *arg)
+		      const struct access *access, unsigned set_what, store_done done,
+		      void *arg)
 {
 	struct access_job *set = calloc(1, sizeof(*set));
 
@@ -762,6 +774,7 @@ void store_access_set(struct store *store, struct item *item, unsigned dir,
 	set->job = (struct job){ .type = &access_type, .done = done, .arg = arg };
 	set->item = item ? store_get(item) : NULL;
 	set->dir = dir;
+	set->set = set_what;
 	set->access = *access;
 	commit_submit(store, &set->job);
 }

@@ -105,14 +105,10 @@ bool meta_valid(const char *meta, size_t size, size_t count)
 
 /* ---- making -------------------------------------------------------------------------------- */
 
-/* Room for one more of count elements; doubles. */
 static int grow(uint32_t **numbers, uint32_t count)
 {
-	uint32_t *more;
+	uint32_t *more = array_grown(*numbers, count, sizeof(*more));
 
-	if (count & (count - 1) || (count > 0 && count < 8))
-		return 0; /* full at each power of two from 8 on, and at 0 */
-	more = realloc(*numbers, (count ? count * 2 : 8) * sizeof(*more));
 	if (!more)
 		return -ENOMEM;
 	*numbers = more;

@@ -95,14 +95,11 @@ static int lane_add(struct sorter *sorter, struct lane *lane,
 		    const struct message *message)
 {
 	uint32_t count = lane->maker.count;
-	uint32_t *order = lane->order;
+	uint32_t *order = array_grown(lane->order, count, sizeof(*order));
 
-	if ((count & (count - 1)) == 0) { /* full at each power of two */
-		order = realloc(order, (count ? count * 2 : 1) * sizeof(*order));
-		if (!order)
-			return -ENOMEM;
-		lane->order = order;
-	}
+	if (!order)
+		return -ENOMEM;
+	lane->order = order;
 	order[count] = sorter->lines;
 	return maker_add(&lane->maker, message, sorter->rules.lines);
 }

@@ -16,7 +16,7 @@
 #include "store_int.h"
 
 /* Zeros from a position on, up to size. */
-static int fill(int fd, uint64_t from, uint64_t size)
+int zeros_write(int fd, uint64_t from, uint64_t size)
 {
 	static const char zeros[65536];
 
@@ -48,7 +48,7 @@ int wal_prepare(struct store *store)
 	/* Zeros are no valid frame: to SQLite the WAL ends where it did. If the disk has no
 	 * room for them it grows as it is written; only what was taken must be given back. */
 	if (fstat(fd, &st) == 0 &&
-	    fill(fd, (uint64_t)st.st_size, store->wal_limit_bytes) &&
+	    zeros_write(fd, (uint64_t)st.st_size, store->wal_limit_bytes) &&
 	    ftruncate(fd, st.st_size) < 0)
 		error = -errno;
 	close(fd);
@@ -69,7 +69,7 @@ int reserve_take(struct store *store)
 		return 0;
 	if (fallocate(store->reserve_fd, 0, 0, (off_t)store->reserve_bytes) < 0)
 		error = errno == EOPNOTSUPP
-				? fill(store->reserve_fd, 0, store->reserve_bytes)
+				? zeros_write(store->reserve_fd, 0, store->reserve_bytes)
 				: -errno;
 	if (error)
 		reserve_free(store); /* what was taken of it is needed now */

@@ -22,6 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 #define STORE_NAME_MAX 200
 #define STORE_TRANSACTION_MAX 255
@@ -31,6 +32,7 @@ struct statvfs;
 struct store;
 struct item;
 struct reader;
+struct segment;
 
 /* Why a verb refused, in words for a person: what was wrong and what is allowed. */
 struct store_why {
@@ -142,8 +144,11 @@ bool store_dropped(const struct item *item);
 /* Owner and mode of directory `dir` of an item; item NULL: of the mount's own. */
 void store_access(struct store *store, struct item *item, unsigned dir,
 		  struct access *access);
+/* Of `access` what `set` names; the rest stays as it is when that is committed. */
+enum { ACCESS_UID = 1, ACCESS_GID = 2, ACCESS_MODE = 4, ACCESS_ALL = 7 };
 void store_access_set(struct store *store, struct item *item, unsigned dir,
-		      const struct access *access, store_done done, void *arg);
+		      const struct access *access, unsigned set, store_done done,
+		      void *arg);
 
 /* ---- pushing (section 2) -------------------------------------------------------- */
 
@@ -310,6 +315,19 @@ void store_reader_close(struct reader *reader);
  * its lease is lost meanwhile; that acks nothing. ESTALE, EIO, ENOMEM.
  */
 ssize_t store_read(struct reader *reader, char *buffer, size_t size);
+
+/* What was read: of the store's own memory where copying would cost, else of the buffer. */
+#define STORE_PIECES 8
+struct pieces {
+	struct iovec iov[STORE_PIECES];
+	int count;
+	struct segment *held[STORE_PIECES]; /* until store_pieces_put() */
+	int held_count;
+};
+/* The same without a copy of what is large. *pieces is empty at first. */
+ssize_t store_read_pieces(struct reader *reader, char *buffer, size_t size,
+			  struct pieces *pieces);
+void store_pieces_put(struct store *store, struct pieces *pieces);
 
 /* The last store_read() never reached anybody: what it acked by itself is unread again,
  * unless somebody else went on from there. A piece of a message that was begun stays lost

@@ -21,6 +21,7 @@
 #include <stdatomic.h>
 #include <sys/queue.h>
 
+#include "array.h"
 #include "store.h"
 
 #define container_of(pointer, type, member) \
@@ -171,6 +172,8 @@ int reserve_open(struct store *store, struct store_why *why);
 void reserve_close(struct store *store);
 int reserve_take(struct store *store); /* ENOSPC: there is not enough room yet */
 void reserve_free(struct store *store);
+/* Zeros from a position on, up to size: 0 or -errno. */
+int zeros_write(int fd, uint64_t from, uint64_t size);
 /* Writes the WAL to its limit once: writing over it later costs half of growing it. */
 int wal_prepare(struct store *store);
 
@@ -711,12 +714,32 @@ struct reader {
 };
 
 bool span_live_locked(const struct span *span);
+/* The cursor that this reader would claim now, or NULL. */
+struct cursor *candidate_locked(const struct reader *reader);
 /* The last offset that needs no ack of its own after this one. */
 int64_t span_past(const struct span *span, int64_t offset);
 /* Passes what the filter did not want behind what is acked. */
 void span_settle_locked(struct span *span);
 void span_release_locked(struct reader *reader, struct span *span, bool pause);
 bool reader_ready_locked(struct reader *reader);
+
+/* ---- replay.c: what a reader of JSON is told besides messages (section 8) -------------- */
+
+/* Is this offset at or below the reader's mark? */
+bool replays_locked(const struct reader *reader, const struct cursor *cursor,
+		    int64_t next);
+/* The last offset that the reader may be given of this partition just now. */
+int64_t limit_locked(const struct reader *reader, const struct cursor *cursor);
+/* The first of the ready cursors with something below its mark, or NULL. */
+struct cursor *replay_candidate_locked(const struct reader *reader);
+/* Is there an event to tell: marks are to be set, a replay has come to its end? */
+bool marks_due_locked(const struct reader *reader);
+bool replay_ended_locked(const struct reader *reader);
+/* Between messages: tells them, in reader->text. ENOMEM. */
+int replay_locked(struct reader *reader);
+/* Retention or rm may have passed this cursor; from `next` on the group has not been given
+ * anything. What of that is gone it never will be: counted, and told. ENOMEM. */
+int gap_locked(struct reader *reader, struct cursor *cursor, int64_t next);
 
 /* ---- dlq.c --------------------------------------------------------------------------- */
 
@@ -851,7 +874,7 @@ void snapshots_forget_locked(struct item *queue); /* it goes, and they with it *
 /* The timer thread: drops one that has expired; `state` is given up meanwhile. */
 bool snapshots_step_locked(struct store *store);
 
-/* ---- tail.c: with durability os, pushes that SQLite does not have yet ------------------ */
+/* ---- tail.c: pushes that SQLite does not have yet --------------------------------------- */
 
 struct tail;
 int tail_open(struct store *store,
@@ -867,6 +890,7 @@ void tail_fold(struct store *store);
 void tail_folded(struct store *store, bool committed);
 bool tail_due_locked(const struct store *store);
 void tail_hasten_locked(struct store *store);	     /* it is due now */
+bool tail_empty(const struct store *store);	     /* the committing role */
 int64_t tail_next_locked(const struct store *store); /* when it will be, or INT64_MAX */
 enum tail_key { TAIL_OFFSET, TAIL_NEXT, TAIL_POSITION };
 /* The segment with an offset, the first from an offset on, the one with a byte position; with
@@ -958,7 +982,7 @@ struct store {
 
 	/* the committing role's */
 	struct conn *writer;
-	struct tail *tail;	    /* NULL with durability disk */
+	struct tail *tail;	    /* NULL: its file could not be made */
 	bool to_tail;		    /* this batch goes there */
 	bool synchronous_full;	    /* what the writer's pragma is set to */
 	_Atomic uint64_t wal_bytes; /* store_stats() reads it */

@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tail.c - with durability os: pushes that SQLite does not have yet.
+ * tail.c - pushes that SQLite does not have yet.
  *
- * What is only to survive a kill -9 needs no transaction of its own: one write(2) does, since
- * the kernel has it then. So a batch of plain pushes is appended to a small file beside the
- * store and is published. SQLite gets all of the file at once, in front of whatever the next
- * ordinary transaction does: of anything but a plain push, at the latest after TAIL_US, or
- * when the file is full.
+ * A push needs no transaction of its own: one write(2) to a small file beside the store does
+ * for durability os, since the kernel has it then, and with an fdatasync for disk. So a batch
+ * of plain pushes is appended there and published. SQLite gets all of the file at once, in
+ * front of whatever the next ordinary transaction does: of anything but a plain push, at the
+ * latest after TAIL_US, or when the file is full. A page of each partition is then written
+ * once for many messages.
  *
  * 1. Segments of the tail are newer than those of their partition in SQLite. Who looks one up
  *    asks here first (tail_find_locked) and SQLite then: what is not here any more is there.
  * 2. The committing role sees the tail in SQLite: every ordinary transaction begins with it.
  * 3. A record has a number, one more than the one before, and a checksum. At start records
  *    count from the number on that stands in the store, as long as they follow one another
- *    and the partition's last offset; so what a power loss takes is a suffix.
+ *    and the partition's last offset; so what a power loss takes is a suffix. With
+ *    durability disk it takes nothing: the file is written anew only when the transaction
+ *    that brought it into SQLite has been synced.
  */
 #include <endian.h>
 #include <fcntl.h>
@@ -24,8 +27,8 @@
 
 #include "store_int.h"
 
-#define TAIL_BYTES (256u << 10) /* so much is in SQLite within a few milliseconds */
-#define TAIL_US 50000
+#define TAIL_BYTES (1u << 20) /* so much is in SQLite within a few milliseconds */
+#define TAIL_US 100000
 #define NUMBER_KEY "tail_number" /* of meta: the last record that SQLite has */
 
 /* Before the ends, the bytes and the meta of a segment; of this machine, in its order. */
@@ -92,6 +95,11 @@ bool tail_due_locked(const struct store *store)
 	       monotonic_us() - store->tail->since_us >= TAIL_US;
 }
 
+bool tail_empty(const struct store *store)
+{
+	return !store->tail || store->tail->count == 0;
+}
+
 void tail_hasten_locked(struct store *store)
 {
 	if (store->tail)
@@ -154,6 +162,18 @@ static int record_add(struct tail *tail, const struct segment *segment, uint64_t
 	return 0;
 }
 
+/* What is refused must not come back at the next start. */
+static int tail_refuse(struct store *store, int number)
+{
+	struct tail *tail = store->tail;
+
+	memset(tail->buffer.data, 0, tail->buffer.size);
+	/* If this fails too there is nothing left to try. */
+	if (pwrite(tail->fd, tail->buffer.data, tail->buffer.size, (off_t)tail->used) > 0)
+		(void)fdatasync(tail->fd);
+	return conn_fail_errno(store->writer, number);
+}
+
 int tail_write(struct store *store, const struct segment_list *made)
 {
 	struct tail *tail = store->tail;
@@ -170,7 +190,9 @@ int tail_write(struct store *store, const struct segment_list *made)
 		return conn_fail(store->writer, SQLITE_NOMEM);
 	put = pwrite(tail->fd, tail->buffer.data, tail->buffer.size, (off_t)tail->used);
 	if (put != (ssize_t)tail->buffer.size)
-		return conn_fail_errno(store->writer, put < 0 ? errno : EIO);
+		return tail_refuse(store, put < 0 ? errno : EIO);
+	if (store->disk && fdatasync(tail->fd) < 0)
+		return tail_refuse(store, errno);
 	tail->used += tail->buffer.size;
 	tail->number = number;
 	return 0;
@@ -337,6 +359,9 @@ static int replay(struct store *store, const char *text, size_t size, uint64_t n
 	size_t body;
 	int got = 1;
 
+	/* On the disk before the file is written anew. */
+	conn_exec(store->writer, "PRAGMA synchronous = FULL");
+	store->synchronous_full = true;
 	conn_run(store->writer, conn_stmt(store->writer, STMT_BEGIN));
 	for (size_t at = 0; got == 1 && at + sizeof(record) <= size; at += body) {
 		memcpy(&record, text + at, sizeof(record));
@@ -409,8 +434,10 @@ int tail_open(struct store *store, struct store_why *why)
 			store->writer->error ? store->writer->why.text
 					     : strerror(-error));
 	free(path);
-	/* Its room is there before it is needed; on a full disk pushes wait anyway. */
-	if (!error && (store->disk || posix_fallocate(store->tail->fd, 0, TAIL_BYTES)))
+	/* Its room is there before it is needed, and written once: a sync need then write no
+	 * more than the bytes. On a full disk pushes wait anyway. */
+	if (!error &&
+	    (zeros_write(store->tail->fd, 0, TAIL_BYTES) || fsync(store->tail->fd) < 0))
 		tail_close(store);
 	return error;
 }

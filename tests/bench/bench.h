@@ -46,6 +46,21 @@ static inline double number(const char *text)
 	return n;
 }
 
+static inline int by_size(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The lines that `run` reads: the median and the 99th percentile of at least one time. */
+static inline void percentiles_print(int64_t *ns, size_t count)
+{
+	qsort(ns, count, sizeof(*ns), by_size);
+	printf("p50_us %.2f\n", (double)ns[count / 2] / 1e3);
+	printf("p99_us %.2f\n", (double)ns[count * 99 / 100] / 1e3);
+}
+
 /* The lines that `run` reads. */
 static inline void rates_print(uint64_t messages, uint64_t bytes, int64_t elapsed_us)
 {

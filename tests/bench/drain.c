@@ -6,7 +6,7 @@
  *
  * -o opens, reads once and closes for each message, as a shell loop does; -k keeps one
  * descriptor and reads on past each end of file. Ends early when nothing is left. A
- * message is a line.
+ * message is a line. Also prints how long one pop takes.
  */
 #include <fcntl.h>
 #include <stdbool.h>
@@ -14,7 +14,10 @@
 
 #include "bench.h"
 
+enum { TIMES_MAX = 1 << 20 };
+
 static char buffer[64 << 10];
+static int64_t times_ns[TIMES_MAX];
 
 static int pop_open(const char *path)
 {
@@ -64,7 +67,8 @@ static size_t pop_by_fd(int fd, const char *path)
 int main(int argc, char **argv)
 {
 	uint64_t messages = 0, bytes = 0;
-	int64_t duration_us = 0, began_us;
+	int64_t duration_us = 0, began_us, began_ns;
+	size_t pops = 0;
 	bool reopen = false, keep = false;
 	const char *path;
 	size_t n;
@@ -95,12 +99,17 @@ int main(int argc, char **argv)
 
 	began_us = now_us();
 	while (now_us() < began_us + duration_us) {
+		began_ns = now_ns();
 		n = keep ? pop_by_fd(fd, path) : pop_by_open(path);
 		if (!n)
 			break;
+		if (pops < TIMES_MAX)
+			times_ns[pops++] = now_ns() - began_ns;
 		messages += lines_count(n);
 		bytes += n;
 	}
 	rates_print(messages, bytes, now_us() - began_us);
+	if (pops)
+		percentiles_print(times_ns, pops);
 	return 0;
 }

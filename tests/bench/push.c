@@ -2,20 +2,24 @@
 /*
  * Writers that push lines as fast as they are answered.
  *
- *	push [-n writers] [-b bytes] [-w bytes] {-s seconds | -c messages} PATH
+ *	push [-j] [-n writers] [-b bytes] [-w bytes] {-s seconds | -c messages} PATH
  *
  * Each writer is a process with an open of its own: of PATH, in which a "%d" becomes the
  * writer's number. A message is -b bytes (100), newline included. A write is one message,
- * or with -w as many whole ones as fit in that. -c is a count for each writer.
+ * or with -w as many whole ones as fit in that. -c is a count for each writer. With -j a
+ * line is an object for push.json.
  *
  * Time runs from when all have opened to when the last is done.
  */
 #include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
+#include <stdbool.h>
 #include <unistd.h>
 
 #include "bench.h"
+#include "crew.h"
+
+#define JSON_HEAD "{\"data\":\""
+#define JSON_TAIL "\"}"
 
 struct job {
 	const char *path;
@@ -23,6 +27,7 @@ struct job {
 	size_t write_bytes;  /* a multiple of message_bytes */
 	int64_t duration_us; /* 0: by count */
 	uint64_t messages;   /* for each writer; 0: by time */
+	bool json;
 };
 
 static int path_open(const char *pattern, int writer)
@@ -54,8 +59,14 @@ static char *lines_make(const struct job *job)
 		die("allocate", "lines");
 	memset(lines, 'x', job->write_bytes);
 	for (size_t end = job->message_bytes; end <= job->write_bytes;
-	     end += job->message_bytes)
+	     end += job->message_bytes) {
 		lines[end - 1] = '\n';
+		if (!job->json)
+			continue;
+		memcpy(lines + end - job->message_bytes, JSON_HEAD,
+		       sizeof(JSON_HEAD) - 1);
+		memcpy(lines + end - sizeof(JSON_TAIL), JSON_TAIL, sizeof(JSON_TAIL) - 1);
+	}
 	return lines;
 }
 
@@ -73,19 +84,15 @@ static void all_write(int fd, const char *bytes, size_t size, const char *path)
 	}
 }
 
-/* Opens, reports by closing ready_fd, waits for the end of start_fd, writes. */
-static void writer_run(const struct job *job, int writer, int ready_fd, int start_fd,
-		       uint64_t *written)
+static uint64_t writer_run(const void *arg, int writer, struct gate gate)
 {
+	const struct job *job = arg;
 	char *lines = lines_make(job);
 	int fd = path_open(job->path, writer);
 	uint64_t bytes = 0, want = job->messages * job->message_bytes;
 	int64_t until;
-	char unused;
 
-	close(ready_fd);
-	if (read(start_fd, &unused, 1))
-		die("wait for", "start");
+	gate_wait(gate);
 	until = now_us() + job->duration_us;
 	while (want ? bytes < want : now_us() < until) {
 		size_t size = job->write_bytes;
@@ -97,53 +104,22 @@ static void writer_run(const struct job *job, int writer, int ready_fd, int star
 	}
 	if (close(fd))
 		die("close", job->path);
-	*written = bytes;
-}
-
-static int writers_run(const struct job *job, int writers)
-{
-	uint64_t bytes = 0;
-	uint64_t *written = mmap(NULL, writers * sizeof(*written), PROT_READ | PROT_WRITE,
-				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	int ready[2], start[2], status, failed = 0;
-	int64_t began_us;
-	char unused;
-
-	if (written == MAP_FAILED || pipe(ready) || pipe(start))
-		die("set up", "writers");
-	for (int i = 0; i < writers; i++) {
-		switch (fork()) {
-		case -1:
-			die("fork", "writer");
-		case 0:
-			close(ready[0]);
-			close(start[1]);
-			writer_run(job, i, ready[1], start[0], &written[i]);
-			_exit(0);
-		}
-	}
-	close(ready[1]);
-	if (read(ready[0], &unused, 1))
-		die("wait for", "writers");
-	began_us = now_us();
-	close(start[1]);
-	while (wait(&status) > 0)
-		failed |= status != 0;
-	if (failed)
-		return 1;
-	for (int i = 0; i < writers; i++)
-		bytes += written[i];
-	rates_print(bytes / job->message_bytes, bytes, now_us() - began_us);
-	return 0;
+	free(lines);
+	return bytes;
 }
 
 int main(int argc, char **argv)
 {
 	struct job job = { .message_bytes = 100 };
+	int64_t elapsed_us;
 	int opt, writers = 1;
+	uint64_t bytes;
 
-	while ((opt = getopt(argc, argv, "n:b:w:s:c:")) != -1) {
+	while ((opt = getopt(argc, argv, "jn:b:w:s:c:")) != -1) {
 		switch (opt) {
+		case 'j':
+			job.json = true;
+			break;
 		case 'n':
 			writers = number(optarg);
 			break;
@@ -163,8 +139,9 @@ int main(int argc, char **argv)
 			return 2;
 		}
 	}
-	if (optind != argc - 1 || !job.duration_us == !job.messages) {
-		fprintf(stderr, "usage: push [-n writers] [-b bytes] [-w bytes] "
+	if (optind != argc - 1 || !job.duration_us == !job.messages ||
+	    (job.json && job.message_bytes < sizeof(JSON_HEAD JSON_TAIL))) {
+		fprintf(stderr, "usage: push [-j] [-n writers] [-b bytes] [-w bytes] "
 				"{-s seconds | -c messages} PATH\n");
 		return 2;
 	}
@@ -172,5 +149,8 @@ int main(int argc, char **argv)
 	job.write_bytes -= job.write_bytes % job.message_bytes;
 	if (!job.write_bytes)
 		job.write_bytes = job.message_bytes;
-	return writers_run(&job, writers);
+	if (crew_run(writers, writer_run, &job, &bytes, &elapsed_us))
+		return 1;
+	rates_print(bytes / job.message_bytes, bytes, elapsed_us);
+	return 0;
 }

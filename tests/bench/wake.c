@@ -99,22 +99,6 @@ static void follower_await(struct shared *shared, pid_t pid, unsigned reads)
 	usleep(PAUSE_US);
 }
 
-static int by_size(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
-static void percentiles_print(int64_t *ns, unsigned count)
-{
-	unsigned middle = count / 2, high = (unsigned)(count * 99ULL / 100);
-
-	qsort(ns, count, sizeof(*ns), by_size);
-	printf("p50_us %.2f\n", (double)ns[middle] / 1e3);
-	printf("p99_us %.2f\n", (double)ns[high] / 1e3);
-}
-
 static void line_write(int fd, const char *line, size_t size)
 {
 	if (write(fd, line, size) != (ssize_t)size)

@@ -199,10 +199,18 @@ as_user() {
 	[[ $(mount_line "$M") == *,allow_other* ]]
 }
 
-@test "-o ro mounts read-only" {
+@test "-o ro mounts read-only; pop still consumes" {
+	start
+	queue
+	push "$Q" one two
+	stop
 	start -o ro
 	[[ $(mount_line "$M") == *" ro,"* ]]
-	is "$(sys mkdir "$M/queues/q")" EROFS
+	is "$(sys mkdir "$M/queues/new")" EROFS
+	is "$(sys open "$Q/push" O_WRONLY)" EROFS
+	is "$(cat "$P/log")" $'one\ntwo'
+	is "$(cat "$G/pop")" one
+	is "$(cat "$G/pop")" two
 }
 
 @test "words of fstab are accepted" {
@@ -211,25 +219,31 @@ as_user() {
 	[[ $(mount_line "$M") == "mine $M fuse.queenfs "*noexec* ]]
 }
 
-@test "an unknown word is refused before a store is made" {
-	refused 'unknown option\(s\): .*nonsense' -o nonsense "$S" "$M"
+@test "an unknown word is refused by name with what is allowed, before a store is made" {
+	local word first
+	for word in nonsense ro,nonsense,max_read=4096 fd=5 user1 xyz subtype=x; do
+		run -2 --separate-stderr queenfs -c "$INI" -o "$word" "$S" "$M"
+		first=$stderr
+		run -2 --separate-stderr queenfs -f -c "$INI" -o "$word" "$S" "$M"
+		is "$stderr" "$first"
+		is "${#stderr_lines[@]}" 1
+		word=${word#ro,}
+		[[ $first == "queenfs: -o has the unknown word \"${word%%,*}\"; allowed are ro, rw, "*", and for mount(8) nofail, "* ]]
+	done
+	run -2 queenfs -c "$INI" -o remount,ro "$S" "$M"
+	is "$output" "queenfs: -o remount: a mount cannot be changed; unmount it and mount it again"
 	[ ! -e "$S" ]
 }
 
-@test "mount -t fuse.queenfs STORE MNT works" {
-	[ "$EUID" = 0 ] || skip "not root"
-	[ ! -e /etc/queenfs.ini ] || skip "this machine has settings in /etc/queenfs.ini"
-	# mount(8) drops PATH, so the binary has to be where /bin/sh looks without one
-	export S M
-	run -0 unshare -m bash -euc '
-		mount -t tmpfs none /usr/local/sbin
-		ln -s "$QUEENFS" /usr/local/sbin/queenfs
-		mount -t fuse.queenfs "$S" "$M" -o nofail,_netdev,x-systemd.requires=x
-		cat "$M/version"
-		grep -F " $M fuse" /proc/self/mounts
-		umount "$M"
-	' 3>&-
-	[[ $output == *"$S $M fuse.queenfs "* ]]
+@test "-o config=FILE is -c FILE, also with a comma in it" {
+	local file="$BATS_TEST_TMPDIR/a,b.ini"
+	printf '[queue made]\n' >"$file"
+	queenfs -o "nofail,config=${file/,/\\,},noexec" "$S" "$M"
+	is "$(ls "$M/queues")" made
+	[[ $(mount_line "$M") == *noexec* ]]
+	run -2 queenfs -o "config=$file.missing" "$S" "$M/missing"
+	[[ $output == "queenfs: -o has the unknown word \"b.ini.missing\"; "* ]]
+	run -2 queenfs -o config= "$S" "$M"
 }
 
 @test "statfs shows the store's disk" {
@@ -254,6 +268,19 @@ as_user() {
 
 @test "a mount point that is not a directory is refused" {
 	refused "$INI: not a directory" "$S" "$INI"
+}
+
+@test "a store below the mount point, which would hide it, is refused" {
+	refused "$M/queen.db: the store lies below the mount point $M, which would hide it" \
+		"$M/queen.db" "$M"
+	ln -s mnt "$BATS_TEST_TMPDIR/link"
+	refused 'the store lies below' "$BATS_TEST_TMPDIR/link/queen.db" "$M"
+	refused 'the store lies below' "$S" "$BATS_TEST_TMPDIR"
+	is "$(ls -A "$M")" ""
+	mkdir "$BATS_TEST_TMPDIR/mnt-of-old"
+	S=$BATS_TEST_TMPDIR/mnt-of-old/queen.db
+	start
+	stop
 }
 
 @test "a mount point with a live queenfs is refused" {
@@ -321,12 +348,63 @@ as_user() {
 }
 
 @test "a user to whom fuse.conf forbids allow_other is told what to do" {
-	run -1 --separate-stderr as_user '
+	run -0 --separate-stderr as_user '
 		mkdir mnt
 		printf "[mount]\nallow_other = yes\n" >queenfs.ini
-		"$queenfs" -c queenfs.ini queen.db mnt
+		for f in "" -f; do
+			! "$queenfs" $f -c queenfs.ini queen.db mnt 2>"said$f" || exit 1
+		done
+		cmp said said-f
+		cat said
 	'
-	[[ $stderr == *"queenfs: /mnt/user/mnt: not mounted; "*user_allow_other*/etc/fuse.conf* ]]
+	[[ $output == *"queenfs: /mnt/user/mnt: not mounted; "*user_allow_other*/etc/fuse.conf* ]]
+}
+
+@test "a user who cannot read the settings, or enter the store's directory, is told so" {
+	run -0 --separate-stderr as_user '
+		mkdir mnt closed
+		: >queenfs.ini
+		chmod 0 queenfs.ini closed
+		for f in "" -f; do
+			! "$queenfs" $f -c queenfs.ini queen.db mnt 2>"said$f" || exit 1
+			chmod 600 queenfs.ini
+			! "$queenfs" $f -c queenfs.ini closed/queen.db mnt 2>>"said$f" || exit 1
+			chmod 0 queenfs.ini
+		done
+		cmp said said-f
+		cat said
+	'
+	is "${lines[0]}" "queenfs: /mnt/user/queenfs.ini: Permission denied"
+	[[ ${lines[1]} == "queenfs: /mnt/user/closed/queen.db: "*"ermission denied"* ]]
+	is "${#lines[@]}" 2
+}
+
+# ---- what it was started with ----------------------------------------------------------
+
+@test "closed descriptors, an ignored SIGCHLD and a blocked SIGTERM do no harm" {
+	run -1 bash -c '"$QUEENFS" -c "$1" "$2" "$3/missing" <&- >&- 2>&-' - "$INI" "$S" "$M" 3>&-
+	perl -e '
+		use POSIX;
+		$SIG{CHLD} = "IGNORE";
+		POSIX::sigprocmask(SIG_BLOCK, POSIX::SigSet->new(SIGTERM));
+		POSIX::close($_) for 0 .. 3;
+		exec @ARGV;
+	' "$QUEENFS" -c "$INI" "$S" "$M"
+	mkdir "$Q"
+	echo hello >"$Q/push"
+	is "$(cat "$Q/pop")" hello
+	kill -TERM "$(daemons)"
+	wait_until no_daemon
+	not mounted "$M"
+}
+
+@test "past a limit on the size of files pushes fail and the daemon goes on" {
+	printf '[store]\nreserve = 0\nwal_limit = 64K\n' >"$INI"
+	(ulimit -f 1024 && queenfs -c "$INI" "$S" "$M")
+	mkdir "$Q"
+	echo small >"$Q/push"
+	not dd if=/dev/zero of="$Q/push" bs=512K count=20 conv=notrunc status=none
+	is "$(head -n 1 "$P/log")" small
 }
 
 # ---- the end, and a crash ------------------------------------------------------------

@@ -151,10 +151,12 @@ errors_has() {
 	return 1
 }
 
-# sys VERB PATH [ARGUMENT...] - one operation; prints ok or the name of its errno.
+# sys VERB PATH [ARGUMENT...] - one operation; prints ok or the name of its errno. `sys -`
+# reads operations from stdin, a line each, and prints each line with `: ok` or the like.
 #   open PATH FLAGS   read PATH   create PATH   mkdir rmdir unlink symlink mkfifo PATH
 #   truncate PATH   chmod PATH MODE   utime PATH SECONDS   rename link PATH TO
 #   write PATH TEXT...        each TEXT one write (retried until all is written), then close
+#   make PATH TEXT            the same with O_CREAT
 #   fill PATH SIZE TEXT...    the same after a write of SIZE times x
 #   fsync PATH TEXT   flock lockf lseek PATH
 #   fdread FD   fdwrite FD TEXT     on an open descriptor of the caller
@@ -193,6 +195,10 @@ sys() {
 			rename => sub { rename $path, $rest[0] },
 			link => sub { link $path, $rest[0] },
 			write => sub { put(@rest) },
+			make => sub {
+				my $f = handle(O_WRONLY | O_CREAT);
+				$f && all($f, $rest[0]) && close $f;
+			},
 			fill => sub { put("x" x shift @rest, @rest) },
 			fsync => sub {
 				my $f = handle(O_WRONLY);
@@ -208,9 +214,18 @@ sys() {
 			fdread => sub { my $f = fd("<&="); $f && defined sysread($f, my $b, 65536) },
 			fdwrite => sub { my $f = fd(">&="); $f && all($f, $rest[0]) },
 		);
-		my $done = $verbs{$verb}->();
-		my ($name) = grep { $!{$_} } sort keys %!;
-		print $done ? "ok" : $name, "\n";
+		sub result {
+			my $done = $verbs{$verb}->();
+			my ($name) = grep { $!{$_} } sort keys %!;
+			$done ? "ok" : $name;
+		}
+		print(result(), "\n"), exit if $verb ne "-";
+		while (<STDIN>) {
+			chomp;
+			($verb, $path, @rest) = split " ";
+			print "$_: ", result(), "\n";
+			@open = ();
+		}
 	' "$@"
 }
 

@@ -368,7 +368,8 @@ def seek_check(acks, seeks):
         end = seeks[i + 1].begin if i + 1 < len(seeks) else float("inf")
         due = dict.fromkeys(PARTITIONS, 0)
         sure = [a for a in acks if not a.error and a.read_to > seek.begin and a.ack_to < end]
-        for ack in sorted(sure, key=lambda a: a.ack_to):
+        # Whoever got what follows read it after the ack before it was committed.
+        for ack in sorted(sure, key=lambda a: a.read_to):
             first = ack.numbers[0]
             if ack.read_from < seek.end and first > due[ack.partition]:
                 continue  # of before

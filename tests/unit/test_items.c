@@ -195,7 +195,7 @@ static void stale_expect(struct item *queue, struct item *partition, struct item
 		assert_int_equal(segment_drop(partition, 0), -ESTALE);
 		assert_int_equal(store_log_read(partition, 0, &hint, &byte, 1), -ESTALE);
 		store_access_set(test.store, partition, PARTITION_DIR, &anyone,
-				 answer_done, answer_start(&answer));
+				 ACCESS_ALL, answer_done, answer_start(&answer));
 		assert_int_equal(answer_wait(&answer), -ESTALE);
 	}
 	if (store_dropped(group)) {
@@ -455,10 +455,10 @@ static void test_access(void **state)
 		access_expect(test.group, GROUP_DLQ, 7, 0755);
 		reopen();
 	}
-	store_access_set(test.store, test.queue, QUEUE_GROUPS, &private, answer_done,
-			 answer_start(&answer));
+	store_access_set(test.store, test.queue, QUEUE_GROUPS, &private, ACCESS_ALL,
+			 answer_done, answer_start(&answer));
 	assert_int_equal(answer_wait(&answer), 0);
-	store_access_set(test.store, NULL, ROOT_QUEUES, &private, answer_done,
+	store_access_set(test.store, NULL, ROOT_QUEUES, &private, ACCESS_ALL, answer_done,
 			 answer_start(&answer));
 	assert_int_equal(answer_wait(&answer), 0);
 	for (int round = 0; round < 2; round++) {
@@ -466,6 +466,51 @@ static void test_access(void **state)
 		access_expect(test.queue, QUEUE_SNAPSHOTS, 7, 0755);
 		access_expect(NULL, ROOT_QUEUES, 42, 0700);
 		access_expect(NULL, ROOT_DIR, geteuid(), 0755);
+		reopen();
+	}
+}
+
+struct changer {
+	pthread_t thread;
+	unsigned set;
+};
+
+/* Changes one thing of a directory, and gives all the rest as it never was. */
+static void *changer_main(void *arg)
+{
+	const struct changer *changer = arg;
+	struct access access = { 99, 99, 0111 };
+	struct answer answer;
+
+	if (changer->set == ACCESS_UID)
+		access.uid = 42;
+	else
+		access.mode = 0750;
+	for (int i = 0; i < 50; i++) {
+		store_access_set(test.store, test.group, GROUP_DIR, &access, changer->set,
+				 answer_done, answer_start(&answer));
+		if (answer_wait(&answer))
+			return "refused";
+	}
+	return NULL;
+}
+
+static void test_access_parts(void **state)
+{
+	struct changer changers[] = { { .set = ACCESS_UID }, { .set = ACCESS_MODE } };
+	void *failed;
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&changers[i].thread, NULL, changer_main,
+						&changers[i]),
+				 0);
+	for (size_t i = 0; i < 2; i++) {
+		assert_int_equal(pthread_join(changers[i].thread, &failed), 0);
+		assert_null(failed);
+	}
+	for (int round = 0; round < 2; round++) {
+		access_expect(test.group, GROUP_DIR, 42, 0750);
 		reopen();
 	}
 }
@@ -494,6 +539,8 @@ int main(void)
 		TEST("5,000 partitions are all there when the store is opened again",
 		     test_many),
 		TEST("each directory's owner and mode last", test_access),
+		TEST("an owner and a mode that are set at once both count",
+		     test_access_parts),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

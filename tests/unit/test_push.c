@@ -2,6 +2,7 @@
 /*
  * test_push.c - section 2: push fusion, what one commit holds, the clock of the store.
  */
+#include "store_int.h"
 #include "store_test.h"
 
 #include <sys/stat.h>
@@ -57,11 +58,12 @@ static void log_expect(struct item *partition)
 	assert_int_equal(count, THREADS * PUSHES);
 }
 
-/* Each push is one: with durability os SQLite gets some of them later (test_tail.c). */
+/* Each push is one: without a tail (test_tail.c). */
 static void with_transactions(void)
 {
-	test.options.disk = true;
-	reopen();
+	pthread_mutex_lock(&test.store->state);
+	tail_close(test.store);
+	pthread_mutex_unlock(&test.store->state);
 }
 
 static void test_fusion(void **state)
@@ -490,11 +492,11 @@ static void test_clock_of_failed(void **state)
 	struct segment_info segments[2];
 
 	(void)state;
-	with_transactions();
 	store_stop();
 	sql("INSERT OR REPLACE INTO meta VALUES('newest_us', 32503680000000000)");
 	assert_int_equal(store_start(), 0);
 	find_own();
+	with_transactions();
 	poison("segments", "1");
 	assert_int_equal(push(test.partition, "a\n"), -EIO);
 	sql("DROP TRIGGER poison");

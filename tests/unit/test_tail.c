@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * test_tail.c - with durability os, pushes that SQLite does not have yet (store/tail.c): they
- * are read like others, and survive what they have to.
+ * test_tail.c - pushes that SQLite does not have yet (store/tail.c): they are read like
+ * others, and survive what they have to.
  */
 #include <sys/stat.h>
 
@@ -192,6 +192,7 @@ static void test_disk_after_os(void **state)
 	assert_int_equal(push(test.partition, "b\n"), 0);
 	snprintf(path, sizeof(path), "%s-tail", test.path);
 	assert_int_equal(stat(path, &st), 0);
+	settle();
 	assert_true(sqlite_has(2));
 }
 
