@@ -35,9 +35,6 @@ int why_set(struct store_why *why, int error, const char *format, ...)
 
 /* ---- utf8.c ------------------------------------------------------------------------ */
 
-/* The length of the character at text, of which left bytes (1 or more) are there; 0: it is
- * not valid. */
-size_t utf8_length(const char *text, size_t left);
 bool utf8_valid(const char *text, size_t size);
 
 /* ---- stmt.c: every SQL text in one table, prepared on first use ------------------- */
