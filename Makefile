@@ -44,7 +44,7 @@ ALL_CFLAGS = -std=c11 -O2 -g -fPIE -fstack-protector-strong $(HARDEN) $(WARNINGS
 	$(DEFINES) -MMD -MP $(CFLAGS)
 ALL_LDFLAGS := -pie -pthread -Wl,-z,relro,-z,now $(filter -fsanitize=%,$(HARDEN)) $(LDFLAGS)
 
-.PHONY: all run stop test test-programs bench bench-programs check-layers deps lint format \
+.PHONY: all run stop test test-programs torture bench bench-programs check-layers deps lint format \
 	install uninstall clean help libraries
 .DELETE_ON_ERROR:
 
@@ -55,6 +55,8 @@ help:
 	@echo "make run          mount the store ./queen.db at ./mnt; make stop unmounts it"
 	@echo "make test         everything that has to pass; FILES='tests/fs/13_daemon.bats'"
 	@echo "                  selects, JOBS=2 runs files at once"
+	@echo "make torture      crashes, power cuts and I/O errors: KILLS=500 CUTS=2000 ERRORS=1,"
+	@echo "                  or SECONDS=600: as much of it as fits"
 	@echo "make bench        build and run the benchmarks"
 	@echo "make deps         install the Debian packages that build and tests need"
 	@echo "make check-layers is the wall between store/ and fs/ whole?"
@@ -118,6 +120,18 @@ test: deps
 	@MAKEFLAGS= BUILD='$(BUILD)' SANITIZE='$(SANITIZE)' JOBS='$(JOBS)' tests/run $(FILES)
 
 test-programs: $(UNIT_TESTS)
+
+# KILLS of the daemon, CUTS of the power, and an error at every ERRORS-th write and sync.
+# SECONDS, shared by kills and cuts: rounds until then, whatever the numbers say.
+KILLS ?= 500
+CUTS ?= 2000
+ERRORS ?= 1
+
+torture: deps
+	@$(MAKE) --no-print-directory all test-programs
+	@QUEENFS='$(abspath $(BIN))' CRASH_BIN='$(abspath $(BUILD)/tests/crash)' \
+		KILLS='$(KILLS)' CUTS='$(CUTS)' ERRORS='$(ERRORS)' SECONDS_ALL='$(SECONDS)' \
+		tests/crash/torture
 
 bench: deps
 	@$(MAKE) --no-print-directory all bench-programs

@@ -1,0 +1,21 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# What is guaranteed, tried at random moments (contract, sections 2, 4 and 13). This is the
+# short form; `make torture` runs as much as KILLS, CUTS and ERRORS say.
+
+load ../fs/lib
+
+HERE=$BATS_TEST_DIRNAME
+
+@test "the checker finds every fault of records made by hand, and none in a right one" {
+	command -v python3 >/dev/null || skip "no python3"
+	python3 "$HERE/test_checker.py"
+}
+
+@test "kill -9 under every kind of load: nothing lost, reordered, doubled or moved" {
+	command -v python3 >/dev/null || skip "no python3"
+	local said=$BATS_TEST_TMPDIR/said
+	spawn timeout 600 python3 "$HERE/kills.py" "$BATS_TEST_TMPDIR" "${KILLS:-10}" >"$said" 2>&1
+	wait $! || { cat "$said" && return 1; }
+	sed 's/^/# /' "$said" >&3
+}
