@@ -87,6 +87,9 @@ $(BIN): $(FS_OBJECTS) $(LIB)
 $(BUILD)/tests/test_%: $(BUILD)/tests/unit/test_%.o $(LIB)
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(SQLITE_LIBS)
 
+$(BUILD)/tests/crash/power: $(patsubst %,$(BUILD)/tests/crash/%.o,power load disk) $(LIB)
+	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(SQLITE_LIBS)
+
 $(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(FUSE_LIBS) $(SQLITE_LIBS)
 
@@ -119,7 +122,7 @@ test: deps
 	@$(MAKE) --no-print-directory all test-programs
 	@MAKEFLAGS= BUILD='$(BUILD)' SANITIZE='$(SANITIZE)' JOBS='$(JOBS)' tests/run $(FILES)
 
-test-programs: $(UNIT_TESTS)
+test-programs: $(UNIT_TESTS) $(BUILD)/tests/crash/power
 
 # KILLS of the daemon, CUTS of the power, and an error at every ERRORS-th write and sync.
 # SECONDS, shared by kills and cuts: rounds until then, whatever the numbers say.

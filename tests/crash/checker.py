@@ -57,7 +57,7 @@ class Checker:
         self.causes = collections.defaultdict(list)  # (g, p): [t]; of coming again
         self.crashes = []
         self.covered = collections.defaultdict(lambda: -1)  # (g, p): sought past
-        self.letters = {}  # (g, p, offset): [id, "ok" | "unknown"]
+        self.letters = {}  # (g, p, offset): [id, "ok" | "unknown", t]
         self.redrives = []  # of unknown outcome
         self.snapshots = {}  # name: [text, True | False | None: present?]
         self.partitions = set()
@@ -157,7 +157,7 @@ class Checker:
         self.on_ack({**event, "to": event["offset"]})
         place = event["g"], event["p"], event["offset"]
         if event["r"] == "ok" or (event["r"] == "unknown" and place not in self.letters):
-            self.letters[place] = [event["id"], event["r"]]
+            self.letters[place] = [event["id"], event["r"], event["t"]]
         for redrive in self.redrives:
             if (redrive["g"], redrive["p"], redrive["offset"]) == place:
                 redrive["again"] = True
@@ -186,7 +186,10 @@ class Checker:
         place = event["g"], event["p"], event["offset"]
         if event["r"] == "ok":
             self.expect(place in self.letters, "record", f"{place} was no letter")
-            self.letters.pop(place, None)
+            if place in self.letters and self.letters[place][2][1] > event["t"][0]:
+                self.letters[place][1] = "unknown"  # which of them was first?
+            else:
+                self.letters.pop(place, None)
             self.redriven[event["id"]] += 1
         elif event["r"] == "unknown":
             self.redrives.append(dict(event, again=False))
@@ -267,7 +270,7 @@ class Checker:
                 self.expect(place not in letters, "half a redrive", f"{place} is still there")
                 self.letters.pop(place, None)
         self.redrives = []
-        for place, (name, result) in list(self.letters.items()):
+        for place, (name, result, _) in list(self.letters.items()):
             if result == "ok":
                 self.expect(letters.get(place) == name, "letter lost", f"{place} {name}")
             elif place in letters:
@@ -354,9 +357,12 @@ class Checker:
 
 def feed_round(checker, events):
     """What happened up to and with a state, in any order. A message is seen before the write
-    that brought it is answered, and what a seek brings back before the seek is."""
+    that brought it is answered, what a seek brings back before the seek is, and a letter is
+    pushed again before its making is."""
     order = {"push": 0, "crash": 0, "seek": 1, "back": 1, "state": 3}
-    for event in sorted(events, key=lambda e: (order.get(e["e"], 2), e["t"][1])):
+    for event in sorted(
+        events, key=lambda e: (order.get(e["e"], 2), e["t"][e["e"] != "letter"])
+    ):
         checker.feed(event)
 
 

@@ -206,9 +206,9 @@ uint64_t disk_failed(void)
 
 /* ---- the calls --------------------------------------------------------------------------- */
 
-#define REAL(call)                                  \
-	static __typeof__(call) *real;              \
-	if (!real)                                  \
+#define REAL(call)                     \
+	static __typeof__(call) *real; \
+	if (!real)                     \
 	*(void **)(&real) = dlsym(RTLD_NEXT, #call)
 
 int open64(const char *path, int flags, ...)
@@ -535,7 +535,7 @@ void disk_image(size_t step, enum luck luck, uint64_t seed, const char *director
 	for (size_t i = 0; i < count; i++) {
 		struct file image;
 		file_image(&disk.disk[names[i].file], luck, &seed, &image);
-		snprintf(path, sizeof(path), "%s/%s", directory, names[i].name);
+		snprintf(path, sizeof(path), "%.255s/%.60s", directory, names[i].name);
 		file_put(path, &image);
 		free(image.data);
 	}
