@@ -19,3 +19,30 @@ HERE=$BATS_TEST_DIRNAME
 	wait $! || { cat "$said" && return 1; }
 	sed 's/^/# /' "$said" >&3
 }
+
+# power MODE DURABILITY NUMBER
+power() {
+	local program=${CRASH_BIN:-$PWD/${BUILD:-build}/tests/crash}/power said=$BATS_TEST_TMPDIR/said
+	[ -z "${SANITIZE:-}" ] || skip "the disk it makes up and sanitizers stand in the same place"
+	TMPDIR=$BATS_TEST_TMPDIR timeout 600 "$program" "$@" >"$said" 2>&1 || {
+		head -c 20000 "$said"
+		return 1
+	}
+	sed 's/^/# /' "$said" >&3
+}
+
+@test "power cuts, durability disk: what was answered is there, and nothing in halves" {
+	power cuts disk 60
+}
+
+@test "power cuts, durability os: the end is missing, but nothing from before a sync" {
+	power cuts os 60
+}
+
+@test "EIO and ENOSPC at any write and sync, durability disk: refused, and nothing changed" {
+	power errors disk 60
+}
+
+@test "EIO and ENOSPC at any write and sync, durability os: refused, and nothing changed" {
+	power errors os 60
+}
