@@ -47,8 +47,8 @@ ALL_CFLAGS = -std=c11 -O2 -g -fPIE -fstack-protector-strong $(HARDEN) $(WARNINGS
 	$(DEFINES) -MMD -MP $(CFLAGS)
 ALL_LDFLAGS := -pie -pthread -Wl,-z,relro,-z,now $(filter -fsanitize=%,$(HARDEN)) $(LDFLAGS)
 
-.PHONY: all run stop test test-programs bench bench-peers bench-plot bench-programs \
-	check-layers deps lint format install uninstall deb clean help libraries
+.PHONY: all run stop test test-programs torture bench bench-peers bench-plot \
+	bench-programs check-layers deps lint format install uninstall deb clean help libraries
 .DELETE_ON_ERROR:
 
 all: $(LIB) $(BIN)
@@ -58,6 +58,8 @@ help:
 	@echo "make run          mount the store ./queen.db at ./mnt; make stop unmounts it"
 	@echo "make test         everything that has to pass; FILES='tests/fs/13_daemon.bats'"
 	@echo "                  selects, JOBS=2 runs files at once"
+	@echo "make torture      crashes, power cuts and I/O errors: KILLS=500 CUTS=2000 ERRORS=1,"
+	@echo "                  or SECONDS=600: as much of it as fits"
 	@echo "make bench        build and run the benchmarks; ONLY=W1,W6 ROUNDS=5 BENCH_DIR="
 	@echo "make bench-peers  the same with Redis, beanstalkd and PostgreSQL, installed if need be"
 	@echo "make bench-plot   draw build/bench.csv as tests/bench/figures.svg (gnuplot)"
@@ -91,6 +93,9 @@ $(BIN): $(FS_OBJECTS) $(LIB)
 $(BUILD)/tests/test_%: $(BUILD)/tests/unit/test_%.o $(LIB)
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(SQLITE_LIBS)
 
+$(BUILD)/tests/crash/power: $(patsubst %,$(BUILD)/tests/crash/%.o,power load disk) $(LIB)
+	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(SQLITE_LIBS)
+
 $(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(FUSE_LIBS) $(SQLITE_LIBS)
 
@@ -123,7 +128,19 @@ test: deps
 	@$(MAKE) --no-print-directory all test-programs
 	@MAKEFLAGS= BUILD='$(BUILD)' SANITIZE='$(SANITIZE)' JOBS='$(JOBS)' tests/run $(FILES)
 
-test-programs: $(UNIT_TESTS)
+test-programs: $(UNIT_TESTS) $(BUILD)/tests/crash/power
+
+# KILLS of the daemon, CUTS of the power, and an error at every ERRORS-th write and sync.
+# SECONDS, shared by kills and cuts: rounds until then, whatever the numbers say.
+KILLS ?= 500
+CUTS ?= 2000
+ERRORS ?= 1
+
+torture: deps
+	@$(MAKE) --no-print-directory all test-programs
+	@QUEENFS='$(abspath $(BIN))' CRASH_BIN='$(abspath $(BUILD)/tests/crash)' \
+		KILLS='$(KILLS)' CUTS='$(CUTS)' ERRORS='$(ERRORS)' SECONDS_ALL='$(SECONDS)' \
+		tests/crash/torture
 
 RUN_BENCH = QUEENFS='$(BIN)' BENCH_BIN='$(BUILD)/tests/bench' \
 	ROUNDS='$(ROUNDS)' ONLY='$(ONLY)' tests/bench/run
