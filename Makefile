@@ -19,6 +19,7 @@ BIN := $(BUILD)/queenfs
 STORE_OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard store/*.c))
 FS_OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard fs/*.c))
 UNIT_TESTS := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
+FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/%,$(wildcard tests/fuzz/fuzz_*.c))
 BENCHES := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/*.c))
 C_FILES := $(wildcard store/*.c fs/*.c tests/*/*.c)
 H_FILES := $(wildcard store/*.h fs/*.h tests/*/*.h)
@@ -47,7 +48,7 @@ ALL_CFLAGS = -std=c11 -O2 -g -fPIE -fstack-protector-strong $(HARDEN) $(WARNINGS
 	$(DEFINES) -MMD -MP $(CFLAGS)
 ALL_LDFLAGS := -pie -pthread -Wl,-z,relro,-z,now $(filter -fsanitize=%,$(HARDEN)) $(LDFLAGS)
 
-.PHONY: all run stop test test-programs torture bench bench-peers bench-plot \
+.PHONY: all run stop test test-programs torture fuzz fuzz-programs bench bench-peers bench-plot \
 	bench-programs check-layers deps lint format install uninstall deb clean help libraries
 .DELETE_ON_ERROR:
 
@@ -63,6 +64,8 @@ help:
 	@echo "make bench        build and run the benchmarks; ONLY=W1,W6 ROUNDS=5 BENCH_DIR="
 	@echo "make bench-peers  the same with Redis, beanstalkd and PostgreSQL, installed if need be"
 	@echo "make bench-plot   draw build/bench.csv as tests/bench/figures.svg (gnuplot)"
+	@echo "make fuzz         let libFuzzer try SECONDS=60 on every target of tests/fuzz,"
+	@echo "                  or on TARGET=cursor; needs clang"
 	@echo "make deps         install the Debian packages that build and tests need"
 	@echo "make check-layers is the wall between store/ and fs/ whole?"
 	@echo "make lint format  clang-format, clang-tidy and cppcheck; clang-format -i"
@@ -99,6 +102,12 @@ $(BUILD)/tests/crash/power: $(patsubst %,$(BUILD)/tests/crash/%.o,power load dis
 $(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(FUSE_LIBS) $(SQLITE_LIBS)
 
+# Replays a corpus; with FUZZ_MAIN= and libFuzzer it makes one (see fuzz).
+FUZZ_MAIN := $(BUILD)/tests/fuzz/replay.o
+$(BUILD)/tests/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(FUZZ_MAIN) \
+		$(filter-out $(BUILD)/fs/main.o,$(FS_OBJECTS)) $(LIB)
+	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(FUSE_LIBS) $(SQLITE_LIBS)
+
 .SECONDARY: $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/*/*.c))
 -include $(wildcard $(BUILD)/*/*.d $(BUILD)/tests/*/*.d)
 
@@ -125,7 +134,7 @@ stop:
 # ---- checks ------------------------------------------------------------------------
 
 test: deps
-	@$(MAKE) --no-print-directory all test-programs
+	@$(MAKE) --no-print-directory all test-programs fuzz-programs
 	@MAKEFLAGS= BUILD='$(BUILD)' SANITIZE='$(SANITIZE)' JOBS='$(JOBS)' tests/run $(FILES)
 
 test-programs: $(UNIT_TESTS) $(BUILD)/tests/crash/power
@@ -141,6 +150,28 @@ torture: deps
 	@QUEENFS='$(abspath $(BIN))' CRASH_BIN='$(abspath $(BUILD)/tests/crash)' \
 		KILLS='$(KILLS)' CUTS='$(CUTS)' ERRORS='$(ERRORS)' SECONDS_ALL='$(SECONDS)' \
 		tests/crash/torture
+
+fuzz-programs: $(FUZZERS)
+
+# The corpus grows in build/fuzz/corpus; what is worth it is committed to tests/fuzz/corpus.
+TARGET := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_FLAGS := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+fuzz:
+	@$(MAKE) --no-print-directory CC=clang BUILD=build/fuzz FUZZ_MAIN= \
+		HARDEN='$(FUZZ_FLAGS) -fsanitize=fuzzer-no-link' \
+		LDFLAGS='-fsanitize=fuzzer' $(TARGET:%=build/fuzz/tests/fuzz_%)
+	@for target in $(TARGET); do \
+		mkdir -p build/fuzz/corpus/$$target build/fuzz/found tests/fuzz/corpus/$$target && \
+		echo "$$target:" && nice build/fuzz/tests/fuzz_$$target \
+			-max_total_time=$(or $(SECONDS),60) -timeout=20 -rss_limit_mb=4096 -close_fd_mask=3 \
+			-print_final_stats=1 -artifact_prefix=build/fuzz/found/$$target- \
+			$(FUZZ_OPTIONS) \
+			build/fuzz/corpus/$$target tests/fuzz/corpus/$$target \
+			>build/fuzz/$$target.log 2>&1; \
+		status=$$?; \
+		grep -E 'stat::(number|average)|^Done|ERROR|broken|runtime error' build/fuzz/$$target.log; \
+		[ $$status = 0 ] || { tail -n 40 build/fuzz/$$target.log; exit 1; }; \
+	done
 
 RUN_BENCH = QUEENFS='$(BIN)' BENCH_BIN='$(BUILD)/tests/bench' \
 	ROUNDS='$(ROUNDS)' ONLY='$(ONLY)' tests/bench/run

@@ -4,7 +4,8 @@
  *
  * 1. Each uid sees its own lines; root and the mount's owner see all.
  * 2. A node keeps what it has shown, so that an open errors file only grows and `tail -f`
- *    works, while the ring forgets.
+ *    works, while the ring forgets. Of that it keeps the last SHOWN_MAX bytes or so: whoever
+ *    has it open and is refused again and again costs no more than that.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -12,6 +13,8 @@
 #include <string.h>
 
 #include "fs.h"
+
+#define SHOWN_MAX (1u << 20)
 
 static const char *general(int error)
 {
@@ -40,6 +43,23 @@ bool errors_wants(int error, const char *why)
 	return (error != -ENOENT || *why) && error != -EAGAIN && error != -EINTR;
 }
 
+/* A line stays a line, is text, and commands nothing to a terminal: no control characters,
+ * U+0080 to U+009F among them. */
+static void line_tame(char *text)
+{
+	size_t left = strlen(text) - 1, length;
+
+	for (; left > 0; text += length, left -= length) {
+		unsigned char c = (unsigned char)*text;
+		length = utf8_length(text, left);
+		if (length == 0 || c < 0x20 || c == 0x7f)
+			*text = '?';
+		if (length == 2 && c == 0xc2 && (unsigned char)text[1] < 0xa0)
+			memcpy(text, "??", 2);
+		length = length ? length : 1;
+	}
+}
+
 void errors_add(struct mount *mount, const struct fuse_ctx *who, const char *path,
 		int error, const char *why)
 {
@@ -53,15 +73,29 @@ void errors_add(struct mount *mount, const struct fuse_ctx *who, const char *pat
 		     path ? path : "?", name ? name : "?",
 		     *why ? why : general(-error)) < 0)
 		return;
-	for (char *at = text; at[1]; at++)
-		if ((unsigned char)*at < 0x20 || *at == 0x7f)
-			*at = '?'; /* a line stays a line */
+	line_tame(text);
 	pthread_mutex_lock(&errors->lock);
 	line = &errors->ring[errors->next++ % ERRORS_KEPT];
 	old = line->text;
 	*line = (struct error_line){ who->uid, text };
 	pthread_mutex_unlock(&errors->lock);
 	free(old);
+}
+
+/* Half of it goes, in whole lines, once it is too much. */
+static void shorten_locked(struct node *node)
+{
+	const char *newline;
+	size_t gone;
+
+	if (node->text_size < SHOWN_MAX)
+		return;
+	newline =
+		memchr(node->text + SHOWN_MAX / 2, '\n', node->text_size - SHOWN_MAX / 2);
+	gone = newline ? (size_t)(newline - node->text) + 1 : node->text_size;
+	node->text_size -= gone;
+	node->text_gone += gone;
+	memmove(node->text, node->text + gone, node->text_size);
 }
 
 /* Appends what has come since, under the lock; without memory it comes the next time. */
@@ -86,13 +120,14 @@ static void refresh_locked(struct node *node)
 		node->text = text;
 		node->text_size += size;
 	}
+	shorten_locked(node);
 }
 
 static void errors_stat(struct node *node, struct stat *st)
 {
 	pthread_mutex_lock(&node->mount->errors.lock);
 	refresh_locked(node);
-	st->st_size = (off_t)node->text_size;
+	st->st_size = (off_t)(node->text_gone + node->text_size);
 	pthread_mutex_unlock(&node->mount->errors.lock);
 }
 
@@ -103,10 +138,13 @@ static ssize_t errors_read(struct handle *handle, char *buffer, size_t size, off
 
 	pthread_mutex_lock(&node->mount->errors.lock);
 	refresh_locked(node);
-	if ((size_t)offset < node->text_size) {
-		size_t left = node->text_size - (size_t)offset;
+	if ((uint64_t)offset < node->text_gone) {
+		got = -ESTALE; /* as in a log: never other bytes */
+	} else if ((uint64_t)offset < node->text_gone + node->text_size) {
+		size_t at = (size_t)((uint64_t)offset - node->text_gone);
+		size_t left = node->text_size - at;
 		got = (ssize_t)(left < size ? left : size);
-		memcpy(buffer, node->text + offset, (size_t)got);
+		memcpy(buffer, node->text + at, (size_t)got);
 	}
 	pthread_mutex_unlock(&node->mount->errors.lock);
 	return got;

@@ -126,6 +126,7 @@ struct node {
 	/* errors: what this node has shown so far, under errors.lock */
 	char *text;
 	size_t text_size;
+	uint64_t text_gone; /* bytes that were in front of it */
 	uint64_t text_next;
 };
 TAILQ_HEAD(node_list, node);

@@ -26,6 +26,7 @@
 #include "mountpoint.h"
 #include "notify.h"
 #include "options.h"
+#include "privileges.h"
 #include "say.h"
 #include "store.h"
 
@@ -361,6 +362,8 @@ static int serve(struct start *start, int ready)
 		say("/: %s", strerror(errno));
 		return EXIT_FAILURE;
 	}
+	if (privileges_drop())
+		return EXIT_FAILURE;
 	end_signals(SIG_BLOCK);
 	error = serve_begin(&daemon, start);
 	if (!error) {

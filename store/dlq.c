@@ -75,6 +75,17 @@ static void letter_transaction(struct letter_info *info, const char *record, siz
 			 (long long)info->offset);
 }
 
+/* Has this letter a name, and a record that is whole? */
+static bool letter_fits(sqlite3_stmt *stmt, int name, int meta)
+{
+	const char *text = (const char *)sqlite3_column_text(stmt, name);
+	const unsigned char *record = sqlite3_column_blob(stmt, meta);
+	size_t size = (size_t)sqlite3_column_bytes(stmt, meta);
+
+	return text && !store_name_check(text, NULL) &&
+	       (size == 0 || record_fits(record, size));
+}
+
 static int letter_row(struct conn *conn, sqlite3_stmt *stmt, struct letter_info *info)
 {
 	enum { META = 9 };
@@ -85,6 +96,10 @@ static int letter_row(struct conn *conn, sqlite3_stmt *stmt, struct letter_info 
 	if (got <= 0)
 		return got < 0 ? got : -ENOENT;
 	row.id = (uint64_t)sqlite3_column_int64(stmt, 0);
+	if (!letter_fits(stmt, 1, META)) {
+		sqlite3_reset(stmt);
+		return -EIO;
+	}
 	row.partition = strdup((const char *)sqlite3_column_text(stmt, 1));
 	row.offset = sqlite3_column_int64(stmt, 2);
 	error = (const char *)sqlite3_column_text(stmt, 3);
@@ -123,6 +138,7 @@ int store_letter(struct item *group, const char *partition, int64_t offset,
 
 int store_letter_next(struct item *group, uint64_t after, struct letter_info *info)
 {
+	struct letter_info found;
 	sqlite3_stmt *stmt;
 	struct conn *conn;
 	int error = db_read_begin(group->store, &conn);
@@ -132,8 +148,14 @@ int store_letter_next(struct item *group, uint64_t after, struct letter_info *in
 	stmt = conn_stmt(conn, STMT_LETTER_NEXT);
 	bind_int(stmt, 1, (int64_t)group->id);
 	bind_int(stmt, 2, (int64_t)after);
-	error = letter_row(conn, stmt, info);
+	error = letter_row(conn, stmt, &found);
 	db_read_end(group->store, conn);
+	if (!error && found.id <= after) { /* none that was asked for */
+		free(found.partition);
+		error = -EIO;
+	}
+	if (!error)
+		*info = found;
 	return error;
 }
 
@@ -239,7 +261,9 @@ static int letter_message(struct item *group, uint64_t id, struct messages *mess
 	bind_int(stmt, 1, (int64_t)group->id);
 	bind_int(stmt, 2, (int64_t)id);
 	got = conn_step(conn, stmt);
-	if (got == 1) {
+	if (got == 1 && !letter_fits(stmt, NAME, META)) {
+		got = -EIO;
+	} else if (got == 1) {
 		record_read(sqlite3_column_blob(stmt, META),
 			    (size_t)sqlite3_column_bytes(stmt, META), &message);
 		message.data = sqlite3_column_blob(stmt, DATA);

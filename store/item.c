@@ -208,12 +208,13 @@ void access_text(const struct access *access, unsigned count, char *text, size_t
 
 static void access_parse(const char *text, unsigned count, struct access *access)
 {
-	for (unsigned i = 0; i < count; i++) {
+	for (unsigned i = 0; i < count && text; i++) {
 		struct access one;
 		int length;
 		if (sscanf(text, "%u:%u:%o%n", &one.uid, &one.gid, &one.mode, &length) !=
 		    3)
 			return;
+		one.mode &= 07777;
 		access[i] = one;
 		text += length + (text[length] == ' ');
 	}
@@ -237,6 +238,24 @@ struct item *item_by_ids(struct store *store, uint64_t queue_id, uint64_t group_
 	return queue && group_id ? by_id(&queue_of(queue)->groups, group_id) : queue;
 }
 
+static const char *const row_tables[ITEM_KINDS] = {
+	[ITEM_QUEUE] = "queues",
+	[ITEM_PARTITION] = "partitions",
+	[ITEM_GROUP] = "groups",
+};
+
+/* Is this a row as it was written? Then no other has its name, and rows come by id. */
+static bool row_fits(struct names *names, sqlite3_stmt *stmt)
+{
+	const char *name = (const char *)sqlite3_column_text(stmt, 1);
+	int64_t id = sqlite3_column_int64(stmt, 0);
+	struct item *last = names->used ? names->by_id[names->used - 1] : NULL, *other;
+
+	return name && sqlite3_column_text(stmt, 2) && !store_name_check(name, NULL) &&
+	       names_find_locked(names, name, &other) && id > 0 && id < COUNT_MAX &&
+	       (!last || (uint64_t)id > last->id);
+}
+
 /* One row (id, name, access, queue...) becomes an item, known by name and id. */
 static int item_load(struct store *store, sqlite3_stmt *stmt, enum item_kind kind,
 		     struct item **out)
@@ -248,8 +267,11 @@ static int item_load(struct store *store, sqlite3_stmt *stmt, enum item_kind kin
 	if (kind != ITEM_QUEUE) {
 		parent = by_id(&store->queues, (uint64_t)sqlite3_column_int64(stmt, 3));
 		if (!parent)
-			return -EIO;
+			return conn_damaged(store->writer, row_tables[kind]);
 	}
+	names = item_names(store, parent, kind);
+	if (!row_fits(names, stmt))
+		return conn_damaged(store->writer, row_tables[kind]);
 	item = item_new(store, parent, kind, (const char *)sqlite3_column_text(stmt, 1),
 			&access);
 	if (!item)
@@ -257,7 +279,6 @@ static int item_load(struct store *store, sqlite3_stmt *stmt, enum item_kind kin
 	item->id = (uint64_t)sqlite3_column_int64(stmt, 0);
 	access_parse((const char *)sqlite3_column_text(stmt, 2), item_dirs(kind),
 		     item->access);
-	names = item_names(store, parent, kind);
 	if (names_reserve_locked(names, 1) || names_add_locked(names, item)) {
 		store_put(item);
 		return -ENOMEM;
@@ -303,17 +324,19 @@ static int load_cursor(struct store *store, sqlite3_stmt *stmt)
 	struct item *partition = group ? by_id(&queue_of(group->parent)->partitions,
 					       (uint64_t)sqlite3_column_int64(stmt, 2))
 				       : NULL;
+	struct cursor_state state = { sqlite3_column_int64(stmt, 3),
+				      sqlite3_column_int64(stmt, 4),
+				      (unsigned)sqlite3_column_int64(stmt, 5),
+				      (unsigned)sqlite3_column_int64(stmt, 6),
+				      sqlite3_column_int(stmt, 7) };
 	struct cursor *cursor;
 
-	if (!group || !partition)
-		return -EIO;
+	if (!group || !partition || state.committed < -1 || state.delivered < -1 ||
+	    state.committed > partition_of(partition)->last ||
+	    state.delivered > partition_of(partition)->last)
+		return conn_damaged(store->writer, "cursors");
 	cursor = cursor_locked(group_of(group), partition_of(partition));
-	cursor_set_locked(cursor,
-			  &(struct cursor_state){ sqlite3_column_int64(stmt, 3),
-						  sqlite3_column_int64(stmt, 4),
-						  (unsigned)sqlite3_column_int64(stmt, 5),
-						  (unsigned)sqlite3_column_int64(stmt, 6),
-						  sqlite3_column_int(stmt, 7) });
+	cursor_set_locked(cursor, &state);
 	cursor_ready_locked(cursor);
 	return 0;
 }

@@ -47,6 +47,11 @@ const char *record_find(const char *meta, size_t count, size_t at, size_t *size)
 	return meta + count * sizeof(uint32_t) + from;
 }
 
+bool record_fits(const unsigned char *record, size_t size)
+{
+	return size >= META_HEAD && size - META_HEAD >= record[1];
+}
+
 void record_read(const char *record, size_t size, struct message *message)
 {
 	message->json = false;
@@ -92,8 +97,7 @@ bool meta_valid(const char *meta, size_t size, size_t count)
 		end = meta_end(meta, i);
 		if (end < from || end > size - head)
 			return false;
-		if (end > from &&
-		    (end - from < META_HEAD || end - from - META_HEAD < record[1]))
+		if (end > from && !record_fits(record, end - from))
 			return false;
 	}
 	return from == size - head;

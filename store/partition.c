@@ -146,7 +146,8 @@ static int load_edge(struct partition *partition, enum stmt which,
 	bind_int(stmt, 1, (int64_t)partition->item.id);
 	got = conn_step(writer, stmt);
 	if (got == 1) {
-		segment_info_columns(stmt, info);
+		if (segment_info_columns(stmt, info))
+			got = conn_damaged(writer, "segments");
 		sqlite3_reset(stmt);
 	}
 	return got;
@@ -167,12 +168,20 @@ int partition_load(struct partition *partition, sqlite3_stmt *row)
 	partition->first_position = (uint64_t)sqlite3_column_int64(row, 6);
 	partition->end_position = partition->first_position;
 	names_born_locked(&queue_of(item->parent)->partitions, item);
+	if (partition->first < 0 || partition->first > COUNT_MAX ||
+	    partition->first_position > COUNT_MAX || partition->made_us < 0 ||
+	    partition->made_us > TIME_MAX_US || partition->modified_us < 0 ||
+	    partition->modified_us > TIME_MAX_US)
+		return conn_damaged(item->store->writer, "partitions");
 	got = load_edge(partition, STMT_SEGMENT_LAST, &newest);
 	if (got <= 0)
 		return got;
 	got = load_edge(partition, STMT_SEGMENT_FIRST, &oldest);
 	if (got <= 0)
-		return got < 0 ? got : -EIO;
+		return got < 0 ? got : conn_damaged(item->store->writer, "segments");
+	if (oldest.base_offset > newest.base_offset ||
+	    oldest.position > newest.position || oldest.number > newest.number)
+		return conn_damaged(item->store->writer, "segments");
 	partition->first = oldest.base_offset;
 	partition->first_position = oldest.position;
 	partition->oldest_end = oldest.end_offset;

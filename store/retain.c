@@ -192,7 +192,9 @@ static int cut_walk(struct store *store, struct cut_job *cut)
 
 	bind_int(stmt, 1, (int64_t)cut->item->id);
 	while ((got = conn_step(store->writer, stmt)) == 1) {
-		segment_info_columns(stmt, &cut->next);
+		goes = segment_info_columns(stmt, &cut->next);
+		if (goes < 0)
+			break;
 		goes = cut->count < SWEEP_SEGMENTS && bytes < SWEEP_BYTES
 			       ? may_go(cut, &cut->next)
 			       : 0;

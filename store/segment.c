@@ -200,9 +200,9 @@ struct segment *cache_find_locked(struct store *store, struct partition *partiti
 
 /* ---- from the store ------------------------------------------------------------------- */
 
-void segment_info_columns(sqlite3_stmt *stmt, struct segment_info *info)
+int segment_info_columns(sqlite3_stmt *stmt, struct segment_info *out)
 {
-	*info = (struct segment_info){
+	struct segment_info info = {
 		.base_offset = sqlite3_column_int64(stmt, 0),
 		.end_offset = sqlite3_column_int64(stmt, 1),
 		.created_us = sqlite3_column_int64(stmt, 2),
@@ -210,6 +210,15 @@ void segment_info_columns(sqlite3_stmt *stmt, struct segment_info *info)
 		.size = (uint64_t)sqlite3_column_int64(stmt, 4),
 		.number = sqlite3_column_int64(stmt, 5),
 	};
+
+	if (info.base_offset < 0 || info.end_offset < info.base_offset ||
+	    info.end_offset > COUNT_MAX || info.position > COUNT_MAX ||
+	    info.size > SEGMENT_SIZE_LIMIT || info.number < 0 ||
+	    info.number > COUNT_MAX || info.created_us < 0 ||
+	    info.created_us > TIME_MAX_US)
+		return -EIO;
+	*out = info;
+	return 0;
 }
 
 /* The bytes of a body straight into the buffer: a column would be copied once more. */
@@ -257,9 +266,7 @@ static int segment_row(struct conn *conn, sqlite3_stmt *stmt, uint64_t partition
 	struct segment_info info = { 0 };
 	int error;
 
-	segment_info_columns(stmt, &info);
-	if (info.end_offset < info.base_offset || !packed ||
-	    info.size > SEGMENT_SIZE_LIMIT ||
+	if (segment_info_columns(stmt, &info) || !packed ||
 	    (uint64_t)(info.end_offset - info.base_offset) + 1 != count ||
 	    (here && (uint64_t)sqlite3_column_bytes(stmt, DATA) != info.size) ||
 	    (meta && !meta_valid(meta, read.meta_size, count)))
@@ -347,7 +354,8 @@ int segment_at(struct conn *conn, enum stmt which, uint64_t partition, int64_t o
 	bind_int(stmt, 2, offset);
 	got = conn_step(conn, stmt);
 	if (got == 1) {
-		segment_info_columns(stmt, info);
+		if (segment_info_columns(stmt, info))
+			got = -EIO;
 		sqlite3_reset(stmt);
 	}
 	return got;
@@ -372,6 +380,8 @@ int segment_search(struct conn *conn, uint64_t partition, int64_t low, int64_t h
 			return got;
 		if (got == 0 || info.end_offset < low)
 			break; /* removed meanwhile */
+		if (info.base_offset > high)
+			return -EIO; /* none that was asked for */
 		if (reaches(&info, key, value)) {
 			*found = info;
 			any = 1;
@@ -412,6 +422,8 @@ static int lookup(struct item *item, enum stmt which, int64_t offset,
 	db_read_end(store, conn);
 	if (got < 0)
 		return got;
+	if (got == 1 && which == STMT_SEGMENT_FROM && found.base_offset < offset)
+		return -EIO;  /* none that was asked for: a listing would not end */
 	got = got || segment; /* what SQLite has is older than what the tail had */
 	/* What a commit under way has written is not there yet, nor what one has removed. */
 	store_partition_info(item, &now);

@@ -577,15 +577,17 @@ static int load_row(struct store *store, sqlite3_stmt *stmt)
 	enum setting setting;
 
 	if (!item || !key || !text || setting_find(key, &setting) ||
-	    !setting_of(item, setting) || setting_parse(setting, text, 0, &value, NULL))
-		return -EIO;
+	    !setting_of(item, setting) || setting_parse(setting, text, 0, &value, NULL) ||
+	    settings_of(item)->set[setting])
+		return conn_damaged(store->writer, "settings");
 	settings_of(item)->values[setting] = value;
 	settings_of(item)->set[setting] = true;
 	if (types[setting].kind == TEXT && *text) {
 		group_of(item)->filter_text = strdup(text);
 		if (!group_of(item)->filter_text)
 			return -ENOMEM;
-		return filter_compile(text, &group_of(item)->filter, &store->writer->why);
+		if (filter_compile(text, &group_of(item)->filter, NULL))
+			return conn_damaged(store->writer, "settings");
 	}
 	return 0;
 }

@@ -210,18 +210,36 @@ void snapshots_forget_locked(struct item *queue)
 /* ---- loading ------------------------------------------------------------------------------- */
 
 /* A line of the text: its committed, and a partition that is still there. */
-static void row_load(struct snapshot *snapshot, char *line)
+static void row_load(struct snapshot *snapshot, size_t room, char *line)
 {
 	char *tab = strchr(line, '\t');
 	struct item *partition;
 
-	if (*line == '#' || !tab ||
+	if (*line == '#' || !tab || snapshot->count == room ||
 	    names_find_locked(&queue_of(snapshot->queue)->partitions, tab + 1,
 			      &partition) ||
 	    partition->id > snapshot->last_partition)
 		return;
 	snapshot->rows[snapshot->count++] =
 		(struct snapshot_row){ partition->id, strtoll(line, NULL, 10) };
+}
+
+/* Is this a row as it was written? Rows come by id. */
+static bool row_fits(const struct item *queue, sqlite3_stmt *row)
+{
+	const char *name = (const char *)sqlite3_column_text(row, 2);
+	int64_t id = sqlite3_column_int64(row, 0), created = sqlite3_column_int64(row, 3);
+	int64_t expires = sqlite3_column_int64(row, 4);
+	const struct snapshot *last =
+		queue ? TAILQ_LAST(&queue_of((struct item *)queue)->snapshots,
+				   snapshot_list)
+		      : NULL;
+
+	return queue && name && !store_name_check(name, NULL) && id > 0 &&
+	       (!last || (uint64_t)id > last->info.id) && created >= 0 &&
+	       created <= TIME_MAX_US && expires >= 0 &&
+	       (expires <= TIME_MAX_US || expires == INT64_MAX) &&
+	       sqlite3_column_type(row, 6) == SQLITE_BLOB;
 }
 
 int snapshot_load(struct store *store, sqlite3_stmt *row)
@@ -232,8 +250,8 @@ int snapshot_load(struct store *store, sqlite3_stmt *row)
 	struct snapshot *snapshot;
 	char *copy, *line, *rest;
 
-	if (!queue || !text)
-		return -EIO;
+	if (!row_fits(queue, row) || !text)
+		return conn_damaged(store->writer, "snapshots");
 	snapshot = calloc(1, sizeof(*snapshot));
 	if (!snapshot)
 		return -ENOMEM;
@@ -254,7 +272,7 @@ int snapshot_load(struct store *store, sqlite3_stmt *row)
 		return -ENOMEM;
 	}
 	for (line = strtok_r(copy, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
-		row_load(snapshot, line);
+		row_load(snapshot, queue_of(queue)->partitions.count, line);
 	free(copy);
 	qsort(snapshot->rows, snapshot->count, sizeof(*snapshot->rows), by_partition);
 	link_locked(snapshot);

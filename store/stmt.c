@@ -184,6 +184,16 @@ int conn_fail_errno(struct conn *conn, int number)
 	return conn->error;
 }
 
+int conn_damaged(struct conn *conn, const char *table)
+{
+	if (!conn->error) {
+		conn->error = -EIO;
+		why_set(&conn->why, 0, "it is damaged: %s holds what nobody wrote",
+			table);
+	}
+	return -EIO;
+}
+
 void conn_error_clear(struct conn *conn)
 {
 	conn->error = 0;

@@ -199,6 +199,8 @@ static int meta_load(struct store *store)
 	if (got == 1) {
 		store->newest_us = sqlite3_column_int64(stmt, 0);
 		sqlite3_reset(stmt);
+		if (store->newest_us < 0 || store->newest_us > TIME_MAX_US)
+			return conn_damaged(store->writer, "meta");
 	}
 	return got < 0 ? got : 0;
 }

@@ -109,6 +109,9 @@ struct store_result {
 };
 typedef void (*store_done)(void *arg, const struct store_result *result);
 
+/* The length of the UTF-8 character at text, of which left bytes (1 or more) are there; 0: it
+ * is not valid. Pure. */
+size_t utf8_length(const char *text, size_t left);
 /* 0, EINVAL or ENAMETOOLONG: may an item be called this? Fills why on refusal. */
 int store_name_check(const char *name, struct store_why *why);
 

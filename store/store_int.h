@@ -35,9 +35,6 @@ int why_set(struct store_why *why, int error, const char *format, ...)
 
 /* ---- utf8.c ------------------------------------------------------------------------ */
 
-/* The length of the character at text, of which left bytes (1 or more) are there; 0: it is
- * not valid. */
-size_t utf8_length(const char *text, size_t left);
 bool utf8_valid(const char *text, size_t size);
 
 /* ---- stmt.c: every SQL text in one table, prepared on first use ------------------- */
@@ -134,6 +131,8 @@ ssize_t row_slice(sqlite3_stmt *row, int column, uint64_t position, char *buffer
 		  size_t size);
 int conn_fail(struct conn *conn, int sqlite_code);  /* notes and returns -errno */
 int conn_fail_errno(struct conn *conn, int number); /* the same for a system call */
+/* The same for a row that does not add up. */
+int conn_damaged(struct conn *conn, const char *table);
 void conn_error_clear(struct conn *conn);
 
 /* ---- db.c: connections, the store's lock, pragmas, checkpoints -------------------- */
@@ -291,7 +290,7 @@ struct queue {
 	uint64_t dealt; /* for spread: messages pushed without a partition */
 	uint64_t pushed, pushed_bytes; /* since the store was opened */
 	struct names partitions, groups;
-	TAILQ_HEAD(, snapshot) snapshots; /* by id */
+	TAILQ_HEAD(snapshot_list, snapshot) snapshots; /* by id */
 	uint32_t slots; /* slots given out: a partition's place in each group's cursors */
 	uint32_t *free_slots; /* those of dropped partitions; has room for all */
 	uint32_t free_count, free_room;
@@ -329,6 +328,11 @@ struct partition {
 	int64_t batch_newest_base, batch_newest_number;
 	unsigned pending;
 };
+
+/* Nothing counts as far as that; so what is read from a store can be added up. */
+#define COUNT_MAX (INT64_MAX / 4)
+/* The end of the year 9999; a store was made after 1970. */
+#define TIME_MAX_US INT64_C(253402300799999999)
 
 /* How many seeks there were, and how many of them moved back. */
 struct seeks {
@@ -523,6 +527,7 @@ void filter_free(struct filter *filter);	  /* one less; NULL is fine */
 /* Records of meta: the at-th of count; what one says (borrowed); are they whole? */
 const char *record_find(const char *meta, size_t count, size_t at, size_t *size);
 void record_read(const char *record, size_t size, struct message *message);
+bool record_fits(const unsigned char *record, size_t size); /* one that is not empty */
 bool meta_valid(const char *meta, size_t size, size_t count);
 
 /* Messages being put together. */
@@ -609,7 +614,8 @@ int segment_search(struct conn *conn, uint64_t partition, int64_t low, int64_t h
 /* Where a seek to an end, a start or a time puts a partition. The committing role. */
 int seek_resolve(struct store *store, const struct seek *seek,
 		 const struct partition *partition, int64_t *committed);
-void segment_info_columns(sqlite3_stmt *stmt, struct segment_info *info);
+/* EIO: they do not add up. */
+int segment_info_columns(sqlite3_stmt *stmt, struct segment_info *info);
 
 /* ---- wait.c: readers that wait meet messages that arrive -------------------------- */
 

@@ -309,6 +309,25 @@ void tail_folded(struct store *store, bool committed)
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
+/* Ends and records are read without a look once they are in a segment. */
+static bool body_valid(const struct record *record, const char *body)
+{
+	size_t ends = record->count * sizeof(uint32_t);
+	uint32_t end, last = 0;
+
+	for (size_t i = 0; i < record->count; i++, last = end) {
+		memcpy(&end, body + i * sizeof(end), sizeof(end));
+		if (end < last)
+			return false;
+	}
+	return last == record->size && record->base <= COUNT_MAX &&
+	       record->position <= COUNT_MAX && record->segment >= 0 &&
+	       record->segment <= COUNT_MAX && record->created_us >= 0 &&
+	       record->created_us <= TIME_MAX_US &&
+	       (!record->meta_size ||
+		meta_valid(body + ends + record->size, record->meta_size, record->count));
+}
+
 /* 1 the record's segment follows what the store has, 0 it does not, -errno. */
 static int follows(struct store *store, const struct record *record)
 {
@@ -368,7 +387,8 @@ static size_t record_whole(const char *text, size_t size, size_t at, uint64_t nu
 	memcpy(record, text + at, sizeof(*record));
 	bytes = record_bytes(record->count, record->size, record->meta_size);
 	if (record->number != number || record->count == 0 || bytes > size - at ||
-	    checksum(record, text + at + sizeof(*record)) != record->checksum)
+	    checksum(record, text + at + sizeof(*record)) != record->checksum ||
+	    !body_valid(record, text + at + sizeof(*record)))
 		return 0;
 	return bytes;
 }
