@@ -48,7 +48,7 @@ ALL_CFLAGS = -std=c11 -O2 -g -fPIE -fstack-protector-strong $(HARDEN) $(WARNINGS
 	$(DEFINES) -MMD -MP $(CFLAGS)
 ALL_LDFLAGS := -pie -pthread -Wl,-z,relro,-z,now $(filter -fsanitize=%,$(HARDEN)) $(LDFLAGS)
 
-.PHONY: all run stop test test-programs fuzz fuzz-programs bench bench-peers bench-plot \
+.PHONY: all run stop test test-programs torture fuzz fuzz-programs bench bench-peers bench-plot \
 	bench-programs check-layers deps lint format install uninstall deb clean help libraries
 .DELETE_ON_ERROR:
 
@@ -59,6 +59,8 @@ help:
 	@echo "make run          mount the store ./queen.db at ./mnt; make stop unmounts it"
 	@echo "make test         everything that has to pass; FILES='tests/fs/13_daemon.bats'"
 	@echo "                  selects, JOBS=2 runs files at once"
+	@echo "make torture      crashes, power cuts and I/O errors: KILLS=500 CUTS=2000 ERRORS=1,"
+	@echo "                  or SECONDS=600: as much of it as fits"
 	@echo "make bench        build and run the benchmarks; ONLY=W1,W6 ROUNDS=5 BENCH_DIR="
 	@echo "make bench-peers  the same with Redis, beanstalkd and PostgreSQL, installed if need be"
 	@echo "make bench-plot   draw build/bench.csv as tests/bench/figures.svg (gnuplot)"
@@ -93,6 +95,9 @@ $(BIN): $(FS_OBJECTS) $(LIB)
 
 $(BUILD)/tests/test_%: $(BUILD)/tests/unit/test_%.o $(LIB)
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(SQLITE_LIBS)
+
+$(BUILD)/tests/crash/power: $(patsubst %,$(BUILD)/tests/crash/%.o,power load disk) $(LIB)
+	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(SQLITE_LIBS)
 
 $(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(FUSE_LIBS) $(SQLITE_LIBS)
@@ -132,12 +137,23 @@ test: deps
 	@$(MAKE) --no-print-directory all test-programs fuzz-programs
 	@MAKEFLAGS= BUILD='$(BUILD)' SANITIZE='$(SANITIZE)' JOBS='$(JOBS)' tests/run $(FILES)
 
-test-programs: $(UNIT_TESTS)
+test-programs: $(UNIT_TESTS) $(BUILD)/tests/crash/power
+
+# KILLS of the daemon, CUTS of the power, and an error at every ERRORS-th write and sync.
+# SECONDS, shared by kills and cuts: rounds until then, whatever the numbers say.
+KILLS ?= 500
+CUTS ?= 2000
+ERRORS ?= 1
+
+torture: deps
+	@$(MAKE) --no-print-directory all test-programs
+	@QUEENFS='$(abspath $(BIN))' CRASH_BIN='$(abspath $(BUILD)/tests/crash)' \
+		KILLS='$(KILLS)' CUTS='$(CUTS)' ERRORS='$(ERRORS)' SECONDS_ALL='$(SECONDS)' \
+		tests/crash/torture
 
 fuzz-programs: $(FUZZERS)
 
 # The corpus grows in build/fuzz/corpus; what is worth it is committed to tests/fuzz/corpus.
-SECONDS := 60
 TARGET := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_FLAGS := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 fuzz:
@@ -147,7 +163,7 @@ fuzz:
 	@for target in $(TARGET); do \
 		mkdir -p build/fuzz/corpus/$$target build/fuzz/found tests/fuzz/corpus/$$target && \
 		echo "$$target:" && nice build/fuzz/tests/fuzz_$$target \
-			-max_total_time=$(SECONDS) -timeout=20 -rss_limit_mb=4096 -close_fd_mask=3 \
+			-max_total_time=$(or $(SECONDS),60) -timeout=20 -rss_limit_mb=4096 -close_fd_mask=3 \
 			-print_final_stats=1 -artifact_prefix=build/fuzz/found/$$target- \
 			$(FUZZ_OPTIONS) \
 			build/fuzz/corpus/$$target tests/fuzz/corpus/$$target \

@@ -872,6 +872,9 @@ static int step_locked(struct reader *reader, struct target *target,
 		slice_take(reader->store, &found.slice, target);
 		return 0;
 	case NEXT_TEXT:
+		if (reader->text_at == 0 && target->copied > 0 &&
+		    reader->text.size > room(target))
+			return 1; /* an event is whole as well, in the next read */
 		text_copy(reader, target);
 		return 0;
 	case NEXT_MESSAGE:

@@ -262,7 +262,7 @@ int store_open(const struct store_options *options, struct store **out,
 	    (error = schema_probe(store->path, why)) ||
 	    (error = schema_make(store->path, why)) ||
 	    (error = writer_open(store, why)) || (error = schema_update(store, why)) ||
-	    (error = tail_open(store, why)) || (error = reserve_open(store, why)) ||
+	    (error = reserve_open(store, why)) || (error = tail_open(store, why)) ||
 	    (error = meta_load(store)) || (error = dedup_load(store)) ||
 	    (error = items_load(store)) || (error = wal_prepare(store)) ||
 	    (error = timer_start(store)) || (error = passing_start(store))) {

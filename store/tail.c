@@ -16,7 +16,12 @@
  *    count from the number on that stands in the store, as long as they follow one another
  *    and the partition's last offset; so what a power loss takes is a suffix. With
  *    durability disk it takes nothing: the file is written anew only when the transaction
- *    that brought it into SQLite has been synced.
+ *    that brought it into SQLite has been synced. The records of a batch count together or
+ *    not at all, since a write may be in several of them.
+ * 4. Numbers jump at each start, durably. After a power loss the file may hold, behind what
+ *    counted, records that did not; what is written now must never be followed by one of
+ *    those.
+ * 5. What was refused is not left in the file, or else the next transaction passes its number.
  */
 #include <endian.h>
 #include <fcntl.h>
@@ -37,7 +42,8 @@ struct record {
 	uint64_t partition;
 	int64_t base, created_us, segment; /* its number in its partition */
 	uint64_t position;
-	uint32_t count, size, meta_size, unused;
+	uint32_t count, size, meta_size;
+	uint32_t more; /* records of its batch that follow */
 };
 
 struct tail_node {
@@ -49,6 +55,7 @@ struct tail {
 	int fd;
 	uint64_t number; /* of the last record written */
 	size_t used;	 /* bytes of the file */
+	bool spoilt;	 /* it holds what was refused; under state */
 	int64_t since_us;
 	struct buffer buffer; /* what is being written */
 	struct tail_node *nodes;
@@ -86,18 +93,25 @@ static size_t record_bytes(size_t count, size_t size, size_t meta_size)
 bool tail_fits(struct store *store, const struct messages *messages, size_t *sum)
 {
 	*sum += record_bytes(messages->count, messages->size, messages->meta_size);
-	return store->tail && store->tail->used + *sum <= TAIL_BYTES;
+	return store->tail && !store->tail->spoilt &&
+	       store->tail->used + *sum <= TAIL_BYTES;
+}
+
+/* Has it something that SQLite should know of? */
+static bool tail_holds(const struct tail *tail)
+{
+	return tail && (tail->count > 0 || tail->spoilt);
 }
 
 bool tail_due_locked(const struct store *store)
 {
-	return store->tail && store->tail->count > 0 &&
+	return tail_holds(store->tail) &&
 	       monotonic_us() - store->tail->since_us >= TAIL_US;
 }
 
 bool tail_empty(const struct store *store)
 {
-	return !store->tail || store->tail->count == 0;
+	return !tail_holds(store->tail);
 }
 
 void tail_hasten_locked(struct store *store)
@@ -108,8 +122,7 @@ void tail_hasten_locked(struct store *store)
 
 int64_t tail_next_locked(const struct store *store)
 {
-	return store->tail && store->tail->count > 0 ? store->tail->since_us + TAIL_US
-						     : INT64_MAX;
+	return tail_holds(store->tail) ? store->tail->since_us + TAIL_US : INT64_MAX;
 }
 
 static int nodes_reserve(struct tail *tail, const struct segment_list *made)
@@ -131,7 +144,8 @@ static int nodes_reserve(struct tail *tail, const struct segment_list *made)
 	return 0;
 }
 
-static int record_add(struct tail *tail, const struct segment *segment, uint64_t number)
+static int record_add(struct tail *tail, const struct segment *segment, uint64_t number,
+		      uint32_t more)
 {
 	const struct segment_info *info = &segment->info;
 	struct record record = {
@@ -144,6 +158,7 @@ static int record_add(struct tail *tail, const struct segment *segment, uint64_t
 		.count = (uint32_t)(info->end_offset - info->base_offset) + 1,
 		.size = (uint32_t)info->size,
 		.meta_size = (uint32_t)segment->meta_size,
+		.more = more,
 	};
 	size_t at = tail->buffer.size;
 	int error = buffer_add(&tail->buffer, (const char *)&record, sizeof(record));
@@ -162,16 +177,17 @@ static int record_add(struct tail *tail, const struct segment *segment, uint64_t
 	return 0;
 }
 
-/* What is refused must not come back at the next start. */
-static int tail_refuse(struct store *store, int number)
+static void refused_remove(struct store *store, uint64_t number)
 {
 	struct tail *tail = store->tail;
 
-	memset(tail->buffer.data, 0, tail->buffer.size);
-	/* If this fails too there is nothing left to try. */
-	if (pwrite(tail->fd, tail->buffer.data, tail->buffer.size, (off_t)tail->used) > 0)
-		(void)fdatasync(tail->fd);
-	return conn_fail_errno(store->writer, number);
+	/* What was not synced may be on the disk even so. */
+	if (ftruncate(tail->fd, (off_t)tail->used) == 0 && !store->disk)
+		return;
+	pthread_mutex_lock(&store->state);
+	tail->spoilt = true;
+	tail->number = number;
+	pthread_mutex_unlock(&store->state);
 }
 
 int tail_write(struct store *store, const struct segment_list *made)
@@ -179,20 +195,27 @@ int tail_write(struct store *store, const struct segment_list *made)
 	struct tail *tail = store->tail;
 	const struct segment *segment;
 	uint64_t number = tail->number;
+	uint32_t more = 0;
 	ssize_t put;
 	int error = nodes_reserve(tail, made);
 
 	tail->buffer.size = 0;
+	TAILQ_FOREACH(segment, made, lru) more++;
 	TAILQ_FOREACH(segment, made, lru)
 	if (!error)
-		error = record_add(tail, segment, ++number);
+		error = record_add(tail, segment, ++number, --more);
 	if (error)
 		return conn_fail(store->writer, SQLITE_NOMEM);
 	put = pwrite(tail->fd, tail->buffer.data, tail->buffer.size, (off_t)tail->used);
 	if (put != (ssize_t)tail->buffer.size)
-		return tail_refuse(store, put < 0 ? errno : EIO);
-	if (store->disk && fdatasync(tail->fd) < 0)
-		return tail_refuse(store, errno);
+		error = put < 0 ? errno : EIO;
+	else if (store->disk && fdatasync(tail->fd) < 0)
+		error = errno;
+	if (error) {
+		error = conn_fail_errno(store->writer, error);
+		refused_remove(store, number);
+		return error;
+	}
 	tail->used += tail->buffer.size;
 	tail->number = number;
 	return 0;
@@ -257,7 +280,7 @@ void tail_fold(struct store *store)
 {
 	struct tail *tail = store->tail;
 
-	if (!tail || tail->count == 0)
+	if (!tail_holds(tail))
 		return;
 	for (size_t i = 0; i < tail->count && !store->writer->error; i++)
 		segment_write(store, tail->nodes[i].segment);
@@ -269,7 +292,7 @@ void tail_folded(struct store *store, bool committed)
 {
 	struct tail *tail = store->tail;
 
-	if (!tail || tail->count == 0)
+	if (!tail_holds(tail))
 		return;
 	pthread_mutex_lock(&store->state);
 	tail->since_us = monotonic_us(); /* what could not be written is tried again */
@@ -277,8 +300,10 @@ void tail_folded(struct store *store, bool committed)
 		tail->nodes[i].partition->tail_base = INT64_MAX;
 		segment_put_locked(tail->nodes[i].segment);
 	}
-	if (committed)
+	if (committed) {
 		tail->count = tail->used = 0;
+		tail->spoilt = false;
+	}
 	pthread_mutex_unlock(&store->state);
 }
 
@@ -351,38 +376,83 @@ static int record_replay(struct store *store, const struct record *record,
 	return store->writer->error;
 }
 
-/* What follows the record with this number, in a transaction; the file is `text`. */
+/* Bytes of the record at a position, if it is whole and has this number; else 0. */
+static size_t record_whole(const char *text, size_t size, size_t at, uint64_t number,
+			   struct record *record)
+{
+	size_t bytes;
+
+	if (at > size || size - at < sizeof(*record))
+		return 0;
+	memcpy(record, text + at, sizeof(*record));
+	bytes = record_bytes(record->count, record->size, record->meta_size);
+	if (record->number != number || record->count == 0 || bytes > size - at ||
+	    checksum(record, text + at + sizeof(*record)) != record->checksum ||
+	    !body_valid(record, text + at + sizeof(*record)))
+		return 0;
+	return bytes;
+}
+
+/* How many records the batch at a position has, the first with this number; 0: not whole. */
+static uint32_t batch_whole(const char *text, size_t size, size_t at, uint64_t number)
+{
+	struct record record = { .more = 1 };
+	uint32_t count = 0;
+
+	for (size_t bytes; record.more > 0; at += bytes, count++) {
+		bytes = record_whole(text, size, at, number + count, &record);
+		if (bytes == 0)
+			return 0;
+	}
+	return count;
+}
+
+/* Behind the records at the head of the file that SQLite has. */
+static size_t known_skip(const char *text, size_t size, uint64_t number)
+{
+	struct record record;
+	size_t at = 0, bytes;
+
+	for (; size - at >= sizeof(record); at += bytes) {
+		memcpy(&record, text + at, sizeof(record));
+		bytes = record_bytes(record.count, record.size, record.meta_size);
+		if (record.number == 0 || record.number > number || bytes > size - at)
+			break;
+	}
+	return at;
+}
+
+/* Brings in what follows the record with this number, in a transaction; the file is `text`. */
 static int replay(struct store *store, const char *text, size_t size, uint64_t number)
 {
-	uint64_t last = number;
+	struct conn *writer = store->writer;
 	struct record record;
-	size_t body;
+	size_t at = known_skip(text, size, number);
+	uint32_t count;
 	int got = 1;
 
-	/* On the disk before the file is written anew. */
-	conn_exec(store->writer, "PRAGMA synchronous = FULL");
-	store->synchronous_full = true;
-	conn_run(store->writer, conn_stmt(store->writer, STMT_BEGIN));
-	for (size_t at = 0; got == 1 && at + sizeof(record) <= size; at += body) {
-		memcpy(&record, text + at, sizeof(record));
-		at += sizeof(record);
-		body = record_bytes(record.count, record.size, record.meta_size) -
-		       sizeof(record);
-		if (record.number <= number && record.number > 0 && body <= size - at)
-			continue; /* SQLite has it */
-		if (record.number != last + 1 || record.count == 0 || body > size - at ||
-		    checksum(&record, text + at) != record.checksum ||
-		    !body_valid(&record, text + at))
-			break;
-		got = follows(store, &record);
-		if (got == 1 && record_replay(store, &record, text + at))
-			break;
-		last += got == 1;
-	}
-	if (last > number && !store->writer->error)
-		number_write(store, last);
-	store->tail->number = last;
-	return conn_run(store->writer, conn_stmt(store->writer, STMT_COMMIT));
+	conn_run(writer, conn_stmt(writer, STMT_BEGIN));
+	while (!writer->error && got == 1 &&
+	       (count = batch_whole(text, size, at, number + 1)) > 0)
+		for (; count > 0 && got == 1 && !writer->error; count--) {
+			size_t bytes = record_whole(text, size, at, ++number, &record);
+			got = follows(store, &record);
+			if (got == 1)
+				record_replay(store, &record, text + at + sizeof(record));
+			at += bytes;
+		}
+	store->tail->number = number + TAIL_BYTES; /* more than a file has records */
+	if (!writer->error)
+		number_write(store, store->tail->number);
+	if (!writer->error)
+		conn_run(writer, conn_stmt(writer, STMT_COMMIT));
+	if (writer->error && !sqlite3_get_autocommit(writer->db))
+		conn_run(writer, conn_stmt(writer, STMT_ROLLBACK));
+	/* Before the file is written over: what a power loss has left is not lost by the next,
+	 * and no later start jumps to a number that was given out. */
+	if (!writer->error)
+		db_sync_wal(store);
+	return writer->error;
 }
 
 static int file_read(int fd, char **text, size_t *size)
@@ -408,6 +478,17 @@ static int number_read(struct store *store, uint64_t *number)
 	return got < 0 ? got : 0;
 }
 
+/* Its room is there before it is needed; and for syncs written once, so that they need write
+ * no more than the bytes. */
+static int room_take(const struct store *store)
+{
+	int fd = store->tail->fd;
+
+	if (!store->disk)
+		return posix_fallocate(fd, 0, TAIL_BYTES);
+	return zeros_write(fd, 0, TAIL_BYTES) || fsync(fd) < 0;
+}
+
 int tail_open(struct store *store, struct store_why *why)
 {
 	uint64_t number = 0;
@@ -428,17 +509,20 @@ int tail_open(struct store *store, struct store_why *why)
 		error = file_read(store->tail->fd, &text, &size);
 	if (!error && size > 0)
 		error = replay(store, text, size, number);
+	if (error == -ENOSPC && store->writer->error && !store->full) {
+		reserve_free(store);
+		store->full = true;
+		conn_error_clear(store->writer);
+		error = replay(store, text, size, number);
+	}
 	free(text);
 	if (error)
 		why_set(why, error, "%s: %s", path,
 			store->writer->error ? store->writer->why.text
 					     : strerror(-error));
 	free(path);
-	/* Its room is there before it is needed, and written once: a sync need then write no
-	 * more than the bytes. On a full disk pushes wait anyway. */
-	if (!error &&
-	    (zeros_write(store->tail->fd, 0, TAIL_BYTES) || fsync(store->tail->fd) < 0))
-		tail_close(store);
+	if (!error && room_take(store))
+		tail_close(store); /* the disk is full, and pushes wait anyway */
 	return error;
 }
 

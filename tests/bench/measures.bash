@@ -55,17 +55,17 @@ w1() {
 	queenfs_start os
 	slices 7 sink_one push_one
 	record_pair "W1 os" msg/s "empty FUSE write" push ">=0.5" \
-		"CPU: SQLite's commit (six file locks, three writes)"
+		"CPU: FUSE requests, then SQLite's rows"
 	if redis_there; then
 		redis_start everysec
 		slices 3 redis_one push_one
-		record_against "W1 os" msg/s "Redis everysec" push "" "CPU: SQLite's commit (six file locks, three writes)"
+		record_against "W1 os" msg/s "Redis everysec" push "" "CPU: FUSE requests, then SQLite's rows"
 		peer_stop
 	else
 		skip "W1, W2 and W4 against Redis" "redis-server is not installed"
 	fi
 	on_one_cpu slices 3 sink_one push_one
-	record_pair "W1 os, one CPU" msg/s "empty FUSE write" push "" "CPU: SQLite's commit (six file locks, three writes)"
+	record_pair "W1 os, one CPU" msg/s "empty FUSE write" push "" "CPU: FUSE requests, then SQLite's rows"
 	memory_record W1
 	queenfs_stop
 }
@@ -123,7 +123,7 @@ w2() {
 	fusion_each_record
 	slices 4 push_many_one push_many_each
 	record_pair "W2 disk, 64 producers" msg/s "one partition" "64 partitions" ">=1.0" \
-		"the disk: a page a partition in each commit"
+		"CPU: a segment a partition in each commit"
 	if redis_there; then
 		redis_start always
 		slices 3 redis_many push_many
@@ -131,7 +131,7 @@ w2() {
 			"CPU: FUSE requests"
 		slices 3 redis_many push_many_each
 		record "W2 disk, 64 producers: 64 partitions / Redis always" ratio \
-			"$(ratio "$ours" "$floor")" ">=1.2" "the disk: a page a partition in each commit"
+			"$(ratio "$ours" "$floor")" ">=1.2" "CPU: a segment a partition in each commit"
 		peer_stop
 	fi
 	memory_record W2
@@ -244,14 +244,14 @@ w4() {
 	slices 3 stream_empty stream_follow
 	follow=$ours
 	record_pair "W4" msg/s "empty FUSE read" follow ">=0.3" \
-		"CPU: the copy out of SQLite's pages"
+		"three copies, out of SQLite's pages to the reader"
 	on_one_cpu slices 3 stream_empty stream_follow
 	record_pair "W4 one CPU" msg/s "empty FUSE read" follow "" \
-		"CPU: the copy out of SQLite's pages"
+		"three copies, out of SQLite's pages to the reader"
 	slices 2 stream_empty cat_log
 	record "W4: cat log" msg/s "$ours"
 	record "W4: cat log / empty FUSE read" ratio "$(ratio "$ours" "$floor")" "" \
-		"CPU: the copy out of SQLite's pages"
+		"three copies, out of SQLite's pages to the reader"
 	stream_queue follow.json -l
 	json=$ours
 	record "W4 follow.json" msg/s "$json" "" "CPU: an envelope a message"
@@ -262,7 +262,7 @@ w4() {
 		redis_drain_best
 		record "W4 Redis XREADGROUP + XACK, best batch" msg/s "$floor"
 		record "W4 follow / Redis" ratio "$(ratio "$follow" "$floor")" ">=5" \
-			"CPU: the copy out of SQLite's pages"
+			"three copies, out of SQLite's pages to the reader"
 		record "W4 ack by 1000 / Redis" ratio "$(ratio "$ours" "$floor")" ">=5" \
 			"the sync of each ack; Redis syncs once a second"
 		record "W4 follow.json / Redis" ratio "$(ratio "$json" "$floor")" "" \
@@ -298,11 +298,11 @@ w5() {
 	queenfs_start os
 	mkdir "$mnt/queues/q/groups/g"
 	slices 5 wake_empty wake_follow
-	record_pair "W5 os, p50" us "empty FUSE" follow "<=3" "CPU: SQLite's commit, two wake-ups"
+	record_pair "W5 os, p50" us "empty FUSE" follow "<=3" "two wake-ups"
 	floor=$floor99 ours=$ours99
 	record_pair "W5 os, p99" us "empty FUSE" follow "" "the scheduler"
 	on_one_cpu slices 2 wake_empty wake_follow
-	record_pair "W5 os, one CPU, p50" us "empty FUSE" follow "" "CPU: SQLite's commit (six file locks, three writes)"
+	record_pair "W5 os, one CPU, p50" us "empty FUSE" follow "" "CPU: FUSE requests, then SQLite's rows"
 	memory_record W5
 	queenfs_stop
 }
@@ -581,7 +581,7 @@ w9() {
 		"CPU: FUSE requests"
 	slices 4 push_begin push_end
 	record_pair "W9 os, push" msg/s "in a new log" "after 10 million" ">=0.85" \
-		"CPU: SQLite's commit (six file locks, three writes)"
+		"CPU: FUSE requests, then SQLite's rows"
 	queenfs_stop
 	store_close "$twin"
 }

@@ -233,6 +233,7 @@ static void test_wal_bounded(void **state)
 	(void)state;
 	test.options.wal_limit_bytes = LIMIT;
 	reopen();
+	with_transactions();
 	for (unsigned i = 0; i < 40; i++) {
 		assert_int_equal(push_messages(test.partition, long_line(i, 'x', PUSH)),
 				 0);

@@ -77,6 +77,26 @@ static void test_leased_pop_replay(void **state)
 	test_leased_replay_ends(0);
 }
 
+/* An event that does not fit behind messages is whole in the next read. */
+static void test_whole_events(void **state)
+{
+	struct item *other = made(test.queue, ITEM_GROUP, "h");
+	struct reader *reader;
+	char buffer[4000], *end;
+	size_t size;
+
+	(void)state;
+	assert_int_equal(push(test.partition, "a\nb\n"), 0);
+	reader = opened_as(test.group, NULL, READER_FOLLOW | READER_JSON);
+	assert_int_equal(count(read_all(reader), "\n"), 4);
+	end = strstr(test.text, "{\"event\":\"replayEnd\"");
+	assert_non_null(end);
+	size = (size_t)(end - test.text);
+	reader = opened_as(other, NULL, READER_FOLLOW | READER_JSON);
+	assert_int_equal(store_read(reader, buffer, size + strlen(end) - 1), size);
+	assert_read(reader, 3000, "{\"event\":\"replayEnd\",\"replayed\":2}\n");
+}
+
 /* ---- passing over many ---------------------------------------------------------------------- */
 
 static void push_many(int count_of_lines)
@@ -201,6 +221,8 @@ static void test_poll_beside_read(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		TEST("follow.json: an event is never cut to fill a read",
+		     test_whole_events),
 		TEST("follow.json read-write: a replay of several that grow",
 		     test_leased_follow_replay),
 		TEST("pop.json read-write: a replay of several that grow",

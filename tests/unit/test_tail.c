@@ -196,6 +196,46 @@ static void test_disk_after_os(void **state)
 	assert_true(sqlite_has(2));
 }
 
+/* A write to several partitions is several records. */
+static void test_batch(void **state)
+{
+	struct answer pushed;
+	struct item *p0, *p1;
+
+	(void)state;
+	assert_int_equal(set(test.queue, SETTING_SPREAD, "2"), 0);
+	assert_int_equal(push_default(test.queue, "a\nb\n"), 0); /* makes them */
+	p0 = found(test.queue, ITEM_PARTITION, "0");
+	p1 = found(test.queue, ITEM_PARTITION, "1");
+	do {
+		settle();
+		push_start(test.queue, NULL, "aaaaaaaa\nbbbbbbbb\n", &pushed);
+		assert_int_equal(answer_wait(&pushed), 0);
+		crash_copy("batch");
+	} while (sqlite_has(2 * (info_of(p0).last_offset + 1)));
+	tail_edit("batch", 2 * (72 + 4 + 9) - 2, "x", 1);
+	assert_int_equal(info_of(p0).last_offset, info_of(p1).last_offset);
+	open_copy("batch");
+	p0 = found(test.queue, ITEM_PARTITION, "0");
+	p1 = found(test.queue, ITEM_PARTITION, "1");
+	assert_int_equal(info_of(p0).last_offset, info_of(p1).last_offset);
+}
+
+/* A power loss took the first record and left others: what is written over it is not
+ * followed by those. */
+static void test_ghosts(void **state)
+{
+	(void)state;
+	three_in_the_tail("ghosts");
+	tail_edit("ghosts", 72 + 4, "x", 1);
+	open_copy("ghosts");
+	assert_string_equal(log_text(test.partition), "");
+	assert_int_equal(push(test.partition, "dddddddd\n"), 0);
+	crash_copy("again");
+	open_copy("again");
+	assert_string_equal(log_text(test.partition), "dddddddd\n");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -208,6 +248,10 @@ int main(void)
 		     test_torn),
 		TEST("garbage in the tail is nothing", test_garbage),
 		TEST("a tail that does not follow what SQLite has is nothing", test_gap),
+		TEST("a write of which the tail has only some partitions is nothing",
+		     test_batch),
+		TEST("what a power loss has left behind a gap never comes back",
+		     test_ghosts),
 		TEST("a store with durability disk brings in what os has left",
 		     test_disk_after_os),
 	};
