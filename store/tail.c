@@ -353,7 +353,7 @@ static int record_replay(struct store *store, const struct record *record,
 				     .number = record->segment,
 				     .position = record->position,
 				     .size = record->size };
-	struct messages messages = { .ends = malloc(ends),
+	struct messages messages = { .ends = malloc(ends + 1),
 				     .data = malloc(record->size + 1u),
 				     .meta = record->meta_size ? malloc(record->meta_size)
 							       : NULL,
@@ -426,7 +426,7 @@ static size_t known_skip(const char *text, size_t size, uint64_t number)
 static int replay(struct store *store, const char *text, size_t size, uint64_t number)
 {
 	struct conn *writer = store->writer;
-	struct record record;
+	struct record record = { 0 };
 	size_t at = known_skip(text, size, number);
 	uint32_t count;
 	int got = 1;

@@ -15,7 +15,7 @@ static char *push_line(const struct buffer *printed)
 	char *at = strstr(line, from), *cut = strstr(line, attempt);
 	char *rest = cut ? strstr(cut, attributes) : NULL, *out;
 
-	PROMISE(at && rest && at < cut);
+	PROMISE(at && cut && rest && at < cut);
 	out = malloc(printed->size + 1);
 	PROMISE(out);
 	snprintf(out, printed->size + 1, "{%.*s%s", (int)(cut - at - 1), at + 1, rest);

@@ -28,7 +28,7 @@ static inline void fuzz_dir_remove(void)
 {
 	struct dirent **entries = NULL;
 	int dir = open(fuzz_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int count = scandir(fuzz_dir, &entries, NULL, NULL);
+	int count = scandir(fuzz_dir, &entries, NULL, alphasort);
 
 	for (int i = 0; i < count; i++) {
 		unlinkat(dir, entries[i]->d_name, 0);
