@@ -25,7 +25,8 @@ static char *push_line(const struct buffer *printed)
 
 static bool same(const char *a, size_t a_size, const char *b, size_t b_size)
 {
-	return !a == !b && a_size == b_size && (a_size == 0 || memcmp(a, b, a_size) == 0);
+	return !a == !b && a_size == b_size &&
+	       (a_size == 0 || (a && b && memcmp(a, b, a_size) == 0));
 }
 
 static void round_trip(const struct message *message)
