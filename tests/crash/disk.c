@@ -20,7 +20,7 @@
 #define FILES_MAX 4096
 #define FDS_MAX 4096
 
-enum step_kind { WRITE, SIZE, SYNC, NAME, UNNAME, RENAME, SYNC_NAMES };
+enum step_kind { WRITE, SIZE, SYNC, LOSE, NAME, UNNAME, RENAME, SYNC_NAMES };
 
 struct step {
 	enum step_kind kind;
@@ -173,13 +173,14 @@ static int fails(int fd, bool needs_room)
 {
 	if (fd < 0 || fd >= FDS_MAX || disk.fds[fd] == 0 || disk.fail_at == 0)
 		return 0;
-	if (!needs_room && disk.fault != FAULT_EIO)
+	if (needs_room ? disk.fault == FAULT_SYNC
+		       : disk.fault != FAULT_EIO && disk.fault != FAULT_SYNC)
 		return 0;
 	disk.calls++;
 	if (disk.calls < disk.fail_at || disk.calls >= disk.fail_at + disk.fail_count)
 		return 0;
 	disk.failed++;
-	errno = disk.fault == FAULT_EIO ? EIO : ENOSPC;
+	errno = disk.fault == FAULT_EIO || disk.fault == FAULT_SYNC ? EIO : ENOSPC;
 	return disk.fault == FAULT_SHORT ? 2 : 1;
 }
 
@@ -270,7 +271,7 @@ int ftruncate64(int fd, off64_t size)
 
 	pthread_mutex_lock(&disk.lock);
 	file = recorded(fd);
-	if (!fails(fd, false))
+	if (disk.fault == FAULT_SYNC || !fails(fd, false))
 		error = real(fd, size);
 	if (!error && file >= 0)
 		step_add(SIZE, (unsigned)file)->at = size;
@@ -321,11 +322,13 @@ static int synced(int fd)
 	int file;
 
 	pthread_mutex_lock(&disk.lock);
+	file = recorded(fd);
 	if (fails(fd, false)) {
+		if (file >= 0)
+			step_add(LOSE, (unsigned)file);
 		pthread_mutex_unlock(&disk.lock);
 		return -1;
 	}
-	file = recorded(fd);
 	if (file == -2)
 		step_add(SYNC_NAMES, 0);
 	else if (file >= 0)
@@ -437,6 +440,9 @@ static void disk_advance(size_t end)
 		case SYNC:
 			for (size_t i = 0; i < file->count; i++)
 				step_apply(file, &disk.steps[file->pending[i]]);
+			file->count = 0;
+			break;
+		case LOSE:
 			file->count = 0;
 			break;
 		case SYNC_NAMES:

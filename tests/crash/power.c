@@ -14,8 +14,9 @@
  *    all else.
  * 2. What is left by a cut is opened, pushed to, left as by kill -9 and opened again. One of
  *    some cuts is what the next load goes on with.
- * 3. A step that fails says EIO or ENOSPC and has changed nothing. Once the disk is well
- *    again everything works, and a new start shows what was shown before.
+ * 3. A step that fails says EIO or ENOSPC and has changed nothing, nor after kill -9. Once
+ *    the disk is well again everything works, and a new start shows what was shown before.
+ * 4. In each third load one sync fails, and what it was for never gets to the disk.
  *
  * TORTURE_SECONDS ends it earlier, SEED repeats it.
  */
@@ -41,7 +42,7 @@
 #define CHILD_SECONDS 60
 
 static struct {
-	bool disk;
+	bool disk, bad;
 	char live[128], image[128], directory[100];
 	uint64_t seed;
 	time_t until;
@@ -240,12 +241,15 @@ static void record(char *state, uint64_t generation)
 	}
 	load.syncs = false;
 	moment_add(&load, begin);
+	if (run.bad)
+		disk_fail(run.live, FAULT_SYNC, 1 + random_next() % LOAD_STEPS, 1);
 	for (unsigned i = 0; i < LOAD_STEPS; i++) {
 		begin = disk_steps();
-		if (!load_step(&load) || load.failures)
+		if (!load_step(&load) || (load.failures && !run.bad))
 			wrong("a step failed", strerror(-load.error), NULL);
 		moment_add(&load, begin);
 	}
+	disk_fail(run.live, FAULT_EIO, 0, 0);
 	load_close(&load);
 	disk_record(NULL);
 }
@@ -384,6 +388,7 @@ static unsigned cuts(unsigned count)
 		unsigned keep = (unsigned)(random_next() % CUTS_EACH);
 		char *next = NULL;
 		uint64_t began = run.seed;
+		run.bad = generation % 3 == 0;
 		record(state, generation);
 		base = moments[0].end;
 		for (unsigned i = 0; i < CUTS_EACH; i++)
@@ -417,7 +422,7 @@ struct injection {
 	enum fault fault;
 	uint64_t at, count;
 	uint64_t seed;
-	bool close;
+	enum { CLOSED, KILLED, KILLED_AT_ONCE } end;
 };
 
 static char *tell(const char *what, const char *got, const char *wanted)
@@ -439,7 +444,8 @@ static char *fail_load(const void *arg)
 	uint64_t calls, failed;
 	int error;
 
-	disk_fail(run.image, FAULT_EIO, UINT64_MAX, 0); /* it watches from the opening on */
+	disk_fail(run.image, FAULT_EIO, UINT64_MAX,
+		  0); /* it watches from the opening on */
 	error = load_open(&load, run.image, run.disk);
 	if (error)
 		return said("open", error);
@@ -454,22 +460,25 @@ static char *fail_load(const void *arg)
 		    strcmp(before, after) != 0)
 			return tell("a step that failed changed something", after,
 				    before);
+		if (load.failures > 0 && load.failures == load.results &&
+		    injection->end == KILLED_AT_ONCE)
+			break;
 		free(before);
 	}
 	calls = disk_calls();
 	failed = disk_failed();
 	disk_fail(run.image, FAULT_EIO, 0, 0);
-	error = load_push_all(&load);
+	error = injection->end == KILLED_AT_ONCE ? 0 : load_push_all(&load);
 	if (error)
 		return said("a push on a disk that is well again", error);
-	for (unsigned i = 0; i < LOAD_STEPS / 2; i++)
+	for (unsigned i = 0; i < LOAD_STEPS / 2 && injection->end != KILLED_AT_ONCE; i++)
 		if (!load_step(&load) || load.failures)
 			return said("a step on a disk that is well again", load.error);
 	free(after);
 	after = load_state(&load);
 	text = checked(malloc(strlen(after) + 100));
 	sprintf(text, "%" PRIu64 " %" PRIu64 "\n%s", calls, failed, after);
-	if (injection->close)
+	if (injection->end == CLOSED)
 		load_close(&load);
 	return text;
 }
@@ -562,7 +571,7 @@ static void error_told(const struct injection *injection)
 		printf("fault %d, %" PRIu64 " times from call %" PRIu64
 		       " on, load of seed %" PRIu64 ", %s\n",
 		       injection->fault, injection->count, injection->at, injection->seed,
-		       injection->close ? "closed" : "killed");
+		       injection->end == CLOSED ? "closed" : "killed");
 }
 
 static unsigned errors(unsigned every, unsigned *starts)
@@ -577,6 +586,8 @@ static unsigned errors(unsigned every, unsigned *starts)
 			injection =
 				(struct injection){ kinds[i].fault, at, kinds[i].count,
 						    injection.seed, at / every % 2 };
+			if (injection.count == 1 && at / every % 4 < 2)
+				injection.end = KILLED_AT_ONCE;
 			failed = 0;
 			error_load(&injection, &failed);
 			done += failed > 0;
