@@ -138,7 +138,8 @@ static void step_write(unsigned file, const void *data, size_t size, int64_t at)
 	step->data = malloc(size + 1);
 	if (!step->data)
 		abort();
-	memcpy(step->data, data, size);
+	if (size > 0 && data)
+		memcpy(step->data, data, size);
 	step->size = size;
 	step->at = at;
 }
@@ -400,7 +401,8 @@ static void file_write(struct file *file, const char *data, size_t size, size_t 
 {
 	if (at + size > file->size)
 		file_size(file, at + size);
-	memcpy(file->data + at, data, size);
+	if (size > 0 && file->data)
+		memcpy(file->data + at, data, size);
 }
 
 static void step_apply(struct file *file, const struct step *step)
@@ -504,6 +506,7 @@ static void directory_empty(const char *path)
 	struct dirent *entry;
 	char file[512];
 
+	/* cppcheck-suppress readdirCalled */
 	while (dir && (entry = readdir(dir))) {
 		snprintf(file, sizeof(file), "%s/%s", path, entry->d_name);
 		if (entry->d_name[0] != '.')
@@ -597,6 +600,7 @@ void disk_record(const char *directory)
 	snprintf(disk.directory, sizeof(disk.directory), "%s", directory);
 	dir = opendir(directory);
 	disk.recording = true;
+	/* cppcheck-suppress readdirCalled */
 	while (dir && (entry = readdir(dir))) {
 		snprintf(path, sizeof(path), "%s/%s", directory, entry->d_name);
 		if (entry->d_name[0] != '.' && inside(path))

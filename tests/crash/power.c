@@ -157,7 +157,9 @@ static char *show_and_check(const void *arg)
 	    sqlite3_step(stmt) != SQLITE_ROW)
 		return said("quick_check", -EIO);
 	answer = (const char *)sqlite3_column_text(stmt, 0);
-	if (answer && strcmp(answer, "ok") == 0)
+	if (!answer)
+		return said("quick_check", -ENOMEM);
+	if (strcmp(answer, "ok") == 0)
 		return state;
 	free(state);
 	state = checked(malloc(1000));
