@@ -209,6 +209,7 @@ struct moment {
 	char *state; /* after the step; NULL: nothing is promised */
 	size_t begin, end;
 	bool synced;
+	bool refused; /* it failed in the end; a cut before that may leave it done */
 };
 
 static struct moment moments[LOAD_STEPS + 2];
@@ -219,7 +220,8 @@ static void moment_add(struct load *load, size_t begin)
 	moments[moment_count++] = (struct moment){ .state = load_state(load),
 						   .begin = begin,
 						   .end = disk_steps(),
-						   .synced = load->syncs || run.disk };
+						   .synced = load->syncs || run.disk,
+						   .refused = load->failures > 0 };
 }
 
 /* A load goes on from what is in the live directory, which shows `state`. */
@@ -242,6 +244,7 @@ static void record(char *state, uint64_t generation)
 		return;
 	}
 	load.syncs = false;
+	load.failures = 0;
 	moment_add(&load, begin);
 	if (run.bad)
 		disk_fail(run.live, FAULT_SYNC, 1 + random_next() % LOAD_STEPS, 1);
@@ -333,6 +336,8 @@ static bool allowed(const char *state, size_t step)
 		}
 	last = done + 1 < moment_count && moments[done + 1].begin < step ? done + 1
 									 : done;
+	if (last > done && moments[last].refused)
+		return true;
 	for (size_t i = first; i <= last; i++)
 		if (!moments[i].state || strcmp(moments[i].state, state) == 0 ||
 		    (!run.disk && mixed(state, i, last)))
