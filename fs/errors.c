@@ -55,7 +55,7 @@ static void line_tame(char *text)
 		if (length == 0 || c < 0x20 || c == 0x7f)
 			*text = '?';
 		if (length == 2 && c == 0xc2 && (unsigned char)text[1] < 0xa0)
-			memcpy(text, "??", 2);
+			text[0] = text[1] = '?';
 		length = length ? length : 1;
 	}
 }

@@ -289,7 +289,7 @@ static int item_load(struct store *store, sqlite3_stmt *stmt, enum item_kind kin
 
 static int load_queue(struct store *store, sqlite3_stmt *stmt)
 {
-	struct item *item;
+	struct item *item = NULL;
 	int error = item_load(store, stmt, ITEM_QUEUE, &item);
 
 	if (!error)
@@ -299,7 +299,7 @@ static int load_queue(struct store *store, sqlite3_stmt *stmt)
 
 static int load_partition(struct store *store, sqlite3_stmt *stmt)
 {
-	struct item *item;
+	struct item *item = NULL;
 	int error = item_load(store, stmt, ITEM_PARTITION, &item);
 
 	if (!error)
@@ -309,7 +309,7 @@ static int load_partition(struct store *store, sqlite3_stmt *stmt)
 
 static int load_group(struct store *store, sqlite3_stmt *stmt)
 {
-	struct item *item;
+	struct item *item = NULL;
 	int error = item_load(store, stmt, ITEM_GROUP, &item);
 
 	if (!error)

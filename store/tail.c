@@ -353,7 +353,7 @@ static int record_replay(struct store *store, const struct record *record,
 				     .number = record->segment,
 				     .position = record->position,
 				     .size = record->size };
-	struct messages messages = { .ends = malloc(ends),
+	struct messages messages = { .ends = malloc(ends + 1),
 				     .data = malloc(record->size + 1u),
 				     .meta = record->meta_size ? malloc(record->meta_size)
 							       : NULL,

@@ -66,27 +66,6 @@ untouched() {
 	is "$(ls -A "$BATS_TEST_TMPDIR/d" && sha256sum "$BATS_TEST_TMPDIR/d"/*)" "$before"
 }
 
-# as_user SCRIPT - for somebody who is not root, in /mnt of a mount namespace of its own,
-# where anybody may open /dev/fuse and /etc/fuse.conf is empty. Reads $queenfs, the binary.
-as_user() {
-	[ "$EUID" = 0 ] || skip "it takes root to become another user"
-	export SCRIPT=$1
-	unshare -m bash -euc '
-		mount -t tmpfs -o mode=1777 none /mnt
-		cd /mnt
-		cp "$QUEENFS" queenfs
-		mknod -m 666 fuse c 10 229
-		mount --bind fuse /dev/fuse
-		: >fuse.conf
-		[ ! -e /etc/fuse.conf ] || mount --bind fuse.conf /etc/fuse.conf
-		mkdir -m 755 user
-		chown 65534:65534 user
-		cd user
-		export queenfs=/mnt/queenfs
-		exec setpriv --reuid=65534 --regid=65534 --clear-groups bash -euc "$SCRIPT"
-	' 3>&-
-}
-
 # ---- the command line --------------------------------------------------------------
 
 @test "-h prints how queenfs is called, and ends with status 0" {

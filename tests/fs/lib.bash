@@ -75,6 +75,27 @@ remount() {
 	start "${OPTIONS[@]}"
 }
 
+# as_user SCRIPT - for somebody who is not root, in /mnt of a mount namespace of its own,
+# where anybody may open /dev/fuse and /etc/fuse.conf is empty. Reads $queenfs, the binary.
+as_user() {
+	[ "$EUID" = 0 ] || skip "it takes root to become another user"
+	export SCRIPT=$1
+	unshare -m bash -euc '
+		mount -t tmpfs -o mode=1777 none /mnt
+		cd /mnt
+		cp "$QUEENFS" queenfs
+		mknod -m 666 fuse c 10 229
+		mount --bind fuse /dev/fuse
+		: >fuse.conf
+		[ ! -e /etc/fuse.conf ] || mount --bind fuse.conf /etc/fuse.conf
+		mkdir -m 755 user
+		chown 65534:65534 user
+		cd user
+		export queenfs=/mnt/queenfs
+		exec setpriv --reuid=65534 --regid=65534 --clear-groups bash -euc "$SCRIPT"
+	' 3>&-
+}
+
 # crash - kill -9; what is left of the mount is detached.
 crash() {
 	kill -9 "$PID"

@@ -15,7 +15,7 @@ static char *push_line(const struct buffer *printed)
 	char *at = strstr(line, from), *cut = strstr(line, attempt);
 	char *rest = cut ? strstr(cut, attributes) : NULL, *out;
 
-	PROMISE(at && rest && at < cut);
+	PROMISE(at && cut && rest && at < cut);
 	out = malloc(printed->size + 1);
 	PROMISE(out);
 	snprintf(out, printed->size + 1, "{%.*s%s", (int)(cut - at - 1), at + 1, rest);
@@ -25,7 +25,8 @@ static char *push_line(const struct buffer *printed)
 
 static bool same(const char *a, size_t a_size, const char *b, size_t b_size)
 {
-	return !a == !b && a_size == b_size && (a_size == 0 || memcmp(a, b, a_size) == 0);
+	return !a == !b && a_size == b_size &&
+	       (a_size == 0 || (a && b && memcmp(a, b, a_size) == 0));
 }
 
 static void round_trip(const struct message *message)

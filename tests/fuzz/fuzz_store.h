@@ -26,13 +26,16 @@ static char fuzz_dir[64], fuzz_path[80];
 
 static inline void fuzz_dir_remove(void)
 {
-	DIR *dir = opendir(fuzz_dir);
-	struct dirent *entry;
+	struct dirent **entries = NULL;
+	int dir = open(fuzz_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int count = scandir(fuzz_dir, &entries, NULL, alphasort);
 
-	while (dir && (entry = readdir(dir)))
-		unlinkat(dirfd(dir), entry->d_name, 0);
-	if (dir)
-		closedir(dir);
+	for (int i = 0; i < count; i++) {
+		unlinkat(dir, entries[i]->d_name, 0);
+		free(entries[i]);
+	}
+	free(entries);
+	close(dir);
 	rmdir(fuzz_dir);
 }
 

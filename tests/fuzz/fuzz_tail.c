@@ -16,7 +16,7 @@ struct record {
 	uint64_t number, checksum, partition;
 	int64_t base, created_us, segment;
 	uint64_t position;
-	uint32_t count, size, meta_size, unused;
+	uint32_t count, size, meta_size, more;
 };
 
 static struct fuzz_file good;

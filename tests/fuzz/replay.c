@@ -13,25 +13,23 @@ static unsigned fed;
 
 static int feed(const char *path)
 {
+	static uint8_t room[1 << 20];
 	FILE *file = fopen(path, "re");
-	uint8_t *data = NULL;
-	size_t size = 0, room = 1 << 20;
+	uint8_t *data;
+	size_t size;
 
-	if (file)
-		data = malloc(room);
-	if (data)
-		size = fread(data, 1, room, file);
-	if (file)
-		fclose(file);
-	if (!data) {
+	if (!file) {
 		printf("# %s: %s\n", path, strerror(errno));
 		return -1;
 	}
+	size = fread(room, 1, sizeof(room), file);
+	fclose(file);
 	printf("# %s\n", path); /* so that it is named if it is the last one */
 	fflush(stdout);
-	data = realloc(data, size ? size : 1); /* what is read past its end is found */
-	if (data)
-		LLVMFuzzerTestOneInput(data, size);
+	data = malloc(size + !size); /* so that what is read past its end is found */
+	PROMISE(data);
+	memcpy(data, room, size);
+	LLVMFuzzerTestOneInput(data, size);
 	free(data);
 	fed++;
 	return 0;
