@@ -176,6 +176,8 @@ static int batch_write(struct store *store, struct batch *batch)
 		batch_apply(store, batch);
 		return writer->error;
 	}
+	if (store->disk && db_mend_wal(store))
+		return writer->error;
 	set_synchronous(store,
 			store->disk && (anybody_waits(batch) || !tail_empty(store)));
 	conn_run(writer, conn_stmt(writer, STMT_BEGIN));
@@ -297,6 +299,7 @@ static void batch_run(struct store *store, struct batch *batch)
 	if (error) {
 		batch_fail(store, batch, false, error);
 		batch_redirty(store, batch);
+		db_mend_wal(store); /* before those who were refused are told */
 	} else {
 		batch_publish(store, batch);
 	}

@@ -152,6 +152,8 @@ int conn_fail(struct conn *conn, int code)
 {
 	int error = -EIO;
 
+	if (code == SQLITE_IOERR_FSYNC)
+		conn->doubtful = true;
 	switch (code & 0xff) {
 	case SQLITE_FULL:
 		error = -ENOSPC;

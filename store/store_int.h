@@ -110,6 +110,7 @@ struct conn {
 	sqlite3_stmt *stmts[STMT_COUNT];
 	int error; /* -errno of the first failure since conn_error_clear(), or 0 */
 	struct store_why why;
+	bool doubtful;	   /* a sync has failed: db_mend_wal() */
 	struct conn *next; /* in the pool */
 };
 
@@ -145,6 +146,8 @@ int db_read_begin(struct store *store, struct conn **conn);
 void db_read_end(struct store *store, struct conn *conn);
 
 int db_sync_wal(struct store *store);
+/* After a sync that failed: what was committed is on the disk, what was refused is not. */
+int db_mend_wal(struct store *store);
 /* The committing role: empties the WAL, if it is past its limit or anyway; with CUT its file
  * is cut. */
 enum checkpoint { CHECKPOINT_IF_LARGE, CHECKPOINT_NOW, CHECKPOINT_CUT };

@@ -436,7 +436,7 @@ static int replay(struct store *store, const char *text, size_t size, uint64_t n
 	       (count = batch_whole(text, size, at, number + 1)) > 0)
 		for (; count > 0 && got == 1 && !writer->error; count--) {
 			size_t bytes = record_whole(text, size, at, ++number, &record);
-			got = follows(store, &record);
+			got = bytes > 0 ? follows(store, &record) : 0;
 			if (got == 1)
 				record_replay(store, &record, text + at + sizeof(record));
 			at += bytes;

@@ -20,7 +20,7 @@
 #define FILES_MAX 4096
 #define FDS_MAX 4096
 
-enum step_kind { WRITE, SIZE, SYNC, NAME, UNNAME, RENAME, SYNC_NAMES };
+enum step_kind { WRITE, SIZE, SYNC, LOSE, NAME, UNNAME, RENAME, SYNC_NAMES };
 
 struct step {
 	enum step_kind kind;
@@ -138,7 +138,8 @@ static void step_write(unsigned file, const void *data, size_t size, int64_t at)
 	step->data = malloc(size + 1);
 	if (!step->data)
 		abort();
-	memcpy(step->data, data, size);
+	if (size > 0 && data)
+		memcpy(step->data, data, size);
 	step->size = size;
 	step->at = at;
 }
@@ -173,13 +174,14 @@ static int fails(int fd, bool needs_room)
 {
 	if (fd < 0 || fd >= FDS_MAX || disk.fds[fd] == 0 || disk.fail_at == 0)
 		return 0;
-	if (!needs_room && disk.fault != FAULT_EIO)
+	if (needs_room ? disk.fault == FAULT_SYNC
+		       : disk.fault != FAULT_EIO && disk.fault != FAULT_SYNC)
 		return 0;
 	disk.calls++;
 	if (disk.calls < disk.fail_at || disk.calls >= disk.fail_at + disk.fail_count)
 		return 0;
 	disk.failed++;
-	errno = disk.fault == FAULT_EIO ? EIO : ENOSPC;
+	errno = disk.fault == FAULT_EIO || disk.fault == FAULT_SYNC ? EIO : ENOSPC;
 	return disk.fault == FAULT_SHORT ? 2 : 1;
 }
 
@@ -270,7 +272,7 @@ int ftruncate64(int fd, off64_t size)
 
 	pthread_mutex_lock(&disk.lock);
 	file = recorded(fd);
-	if (!fails(fd, false))
+	if (disk.fault == FAULT_SYNC || !fails(fd, false))
 		error = real(fd, size);
 	if (!error && file >= 0)
 		step_add(SIZE, (unsigned)file)->at = size;
@@ -321,11 +323,13 @@ static int synced(int fd)
 	int file;
 
 	pthread_mutex_lock(&disk.lock);
+	file = recorded(fd);
 	if (fails(fd, false)) {
+		if (file >= 0)
+			step_add(LOSE, (unsigned)file);
 		pthread_mutex_unlock(&disk.lock);
 		return -1;
 	}
-	file = recorded(fd);
 	if (file == -2)
 		step_add(SYNC_NAMES, 0);
 	else if (file >= 0)
@@ -397,7 +401,8 @@ static void file_write(struct file *file, const char *data, size_t size, size_t 
 {
 	if (at + size > file->size)
 		file_size(file, at + size);
-	memcpy(file->data + at, data, size);
+	if (size > 0 && file->data)
+		memcpy(file->data + at, data, size);
 }
 
 static void step_apply(struct file *file, const struct step *step)
@@ -437,6 +442,9 @@ static void disk_advance(size_t end)
 		case SYNC:
 			for (size_t i = 0; i < file->count; i++)
 				step_apply(file, &disk.steps[file->pending[i]]);
+			file->count = 0;
+			break;
+		case LOSE:
 			file->count = 0;
 			break;
 		case SYNC_NAMES:
@@ -498,6 +506,7 @@ static void directory_empty(const char *path)
 	struct dirent *entry;
 	char file[512];
 
+	/* cppcheck-suppress readdirCalled */
 	while (dir && (entry = readdir(dir))) {
 		snprintf(file, sizeof(file), "%s/%s", path, entry->d_name);
 		if (entry->d_name[0] != '.')
@@ -591,6 +600,7 @@ void disk_record(const char *directory)
 	snprintf(disk.directory, sizeof(disk.directory), "%s", directory);
 	dir = opendir(directory);
 	disk.recording = true;
+	/* cppcheck-suppress readdirCalled */
 	while (dir && (entry = readdir(dir))) {
 		snprintf(path, sizeof(path), "%s/%s", directory, entry->d_name);
 		if (entry->d_name[0] != '.' && inside(path))

@@ -39,8 +39,10 @@ enum luck {
 void disk_image(size_t step, enum luck luck, uint64_t seed, const char *directory);
 
 /* From now on the at-th write or sync below the directory fails, and as many in a row as
- * count says; 0: none. Bit by bit: a full disk fails only writes that need room. */
-enum fault { FAULT_EIO, FAULT_ENOSPC, FAULT_SHORT };
+ * count says; 0: none. A full disk fails only what needs room. FAULT_SYNC fails syncs alone;
+ * while it is recorded, what such a sync was to bring to the disk never gets there, nor by a
+ * later one: the kernel takes it for clean (as Linux does). */
+enum fault { FAULT_EIO, FAULT_ENOSPC, FAULT_SHORT, FAULT_SYNC };
 void disk_fail(const char *directory, enum fault fault, uint64_t at, uint64_t count);
 
 /* How many calls could have failed, and how many did, since disk_fail(). */

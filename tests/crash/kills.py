@@ -225,7 +225,7 @@ def lease(me, name, group):
         if choice < 0.1:
             began = clock()
             result = verb("dlq")
-            me.note("letter", began, h=handle, g=group, p=partition, offset=first, id=head, r=result)
+            me.note("letter", began, g=group, p=partition, offset=first, id=head, r=result)
             if result == "ok" and last > first:
                 result = ack(last)
         elif choice < 0.15:
@@ -413,7 +413,8 @@ class Run:
     def start(self):
         self.killed = False
         self.daemon = subprocess.Popen(
-            [os.environ["QUEENFS"], "-f", "-c", f"{self.directory}/ini", "-s", self.store, self.mount],
+            [os.environ["QUEENFS"], "-f", "-c", f"{self.directory}/ini"]
+            + ["-s", self.store, self.mount],
             stdout=self.log,
             stderr=self.log,
         )

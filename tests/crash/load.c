@@ -387,8 +387,8 @@ int load_open(struct load *load, const char *directory, bool disk)
 	char path[300];
 	struct store_options options = { .path = path,
 					 .disk = disk,
-					 .reserve_bytes = 64 * KiB,
-					 .wal_limit_bytes = 256 * KiB };
+					 .reserve_bytes = (uint64_t)64 * KiB,
+					 .wal_limit_bytes = (uint64_t)256 * KiB };
 	struct store_why why = { "" };
 	int error;
 

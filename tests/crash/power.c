@@ -14,8 +14,9 @@
  *    all else.
  * 2. What is left by a cut is opened, pushed to, left as by kill -9 and opened again. One of
  *    some cuts is what the next load goes on with.
- * 3. A step that fails says EIO or ENOSPC and has changed nothing. Once the disk is well
- *    again everything works, and a new start shows what was shown before.
+ * 3. A step that fails says EIO or ENOSPC and has changed nothing, nor after kill -9. Once
+ *    the disk is well again everything works, and a new start shows what was shown before.
+ * 4. In each third load one sync fails, and what it was for never gets to the disk.
  *
  * TORTURE_SECONDS ends it earlier, SEED repeats it.
  */
@@ -41,7 +42,7 @@
 #define CHILD_SECONDS 60
 
 static struct {
-	bool disk;
+	bool disk, bad;
 	char live[128], image[128], directory[100];
 	uint64_t seed;
 	time_t until;
@@ -156,7 +157,9 @@ static char *show_and_check(const void *arg)
 	    sqlite3_step(stmt) != SQLITE_ROW)
 		return said("quick_check", -EIO);
 	answer = (const char *)sqlite3_column_text(stmt, 0);
-	if (answer && strcmp(answer, "ok") == 0)
+	if (!answer)
+		return said("quick_check", -ENOMEM);
+	if (strcmp(answer, "ok") == 0)
 		return state;
 	free(state);
 	state = checked(malloc(1000));
@@ -206,6 +209,7 @@ struct moment {
 	char *state; /* after the step; NULL: nothing is promised */
 	size_t begin, end;
 	bool synced;
+	bool refused; /* it failed in the end; a cut before that may leave it done */
 };
 
 static struct moment moments[LOAD_STEPS + 2];
@@ -216,7 +220,8 @@ static void moment_add(struct load *load, size_t begin)
 	moments[moment_count++] = (struct moment){ .state = load_state(load),
 						   .begin = begin,
 						   .end = disk_steps(),
-						   .synced = load->syncs || run.disk };
+						   .synced = load->syncs || run.disk,
+						   .refused = load->failures > 0 };
 }
 
 /* A load goes on from what is in the live directory, which shows `state`. */
@@ -239,13 +244,17 @@ static void record(char *state, uint64_t generation)
 		return;
 	}
 	load.syncs = false;
+	load.failures = 0;
 	moment_add(&load, begin);
+	if (run.bad)
+		disk_fail(run.live, FAULT_SYNC, 1 + random_next() % LOAD_STEPS, 1);
 	for (unsigned i = 0; i < LOAD_STEPS; i++) {
 		begin = disk_steps();
-		if (!load_step(&load) || load.failures)
+		if (!load_step(&load) || (load.failures && !run.bad))
 			wrong("a step failed", strerror(-load.error), NULL);
 		moment_add(&load, begin);
 	}
+	disk_fail(run.live, FAULT_EIO, 0, 0);
 	load_close(&load);
 	disk_record(NULL);
 }
@@ -327,6 +336,8 @@ static bool allowed(const char *state, size_t step)
 		}
 	last = done + 1 < moment_count && moments[done + 1].begin < step ? done + 1
 									 : done;
+	if (last > done && moments[last].refused)
+		return true;
 	for (size_t i = first; i <= last; i++)
 		if (!moments[i].state || strcmp(moments[i].state, state) == 0 ||
 		    (!run.disk && mixed(state, i, last)))
@@ -384,6 +395,7 @@ static unsigned cuts(unsigned count)
 		unsigned keep = (unsigned)(random_next() % CUTS_EACH);
 		char *next = NULL;
 		uint64_t began = run.seed;
+		run.bad = generation % 3 == 0;
 		record(state, generation);
 		base = moments[0].end;
 		for (unsigned i = 0; i < CUTS_EACH; i++)
@@ -417,7 +429,7 @@ struct injection {
 	enum fault fault;
 	uint64_t at, count;
 	uint64_t seed;
-	bool close;
+	enum { CLOSED, KILLED, KILLED_AT_ONCE } end;
 };
 
 static char *tell(const char *what, const char *got, const char *wanted)
@@ -455,22 +467,25 @@ static char *fail_load(const void *arg)
 		    strcmp(before, after) != 0)
 			return tell("a step that failed changed something", after,
 				    before);
+		if (load.failures > 0 && load.failures == load.results &&
+		    injection->end == KILLED_AT_ONCE)
+			break;
 		free(before);
 	}
 	calls = disk_calls();
 	failed = disk_failed();
 	disk_fail(run.image, FAULT_EIO, 0, 0);
-	error = load_push_all(&load);
+	error = injection->end == KILLED_AT_ONCE ? 0 : load_push_all(&load);
 	if (error)
 		return said("a push on a disk that is well again", error);
-	for (unsigned i = 0; i < LOAD_STEPS / 2; i++)
+	for (unsigned i = 0; i < LOAD_STEPS / 2 && injection->end != KILLED_AT_ONCE; i++)
 		if (!load_step(&load) || load.failures)
 			return said("a step on a disk that is well again", load.error);
 	free(after);
 	after = load_state(&load);
 	text = checked(malloc(strlen(after) + 100));
 	sprintf(text, "%" PRIu64 " %" PRIu64 "\n%s", calls, failed, after);
-	if (injection->close)
+	if (injection->end == CLOSED)
 		load_close(&load);
 	return text;
 }
@@ -563,7 +578,7 @@ static void error_told(const struct injection *injection)
 		printf("fault %d, %" PRIu64 " times from call %" PRIu64
 		       " on, load of seed %" PRIu64 ", %s\n",
 		       injection->fault, injection->count, injection->at, injection->seed,
-		       injection->close ? "closed" : "killed");
+		       injection->end == CLOSED ? "closed" : "killed");
 }
 
 static unsigned errors(unsigned every, unsigned *starts)
@@ -578,6 +593,8 @@ static unsigned errors(unsigned every, unsigned *starts)
 			injection =
 				(struct injection){ kinds[i].fault, at, kinds[i].count,
 						    injection.seed, at / every % 2 };
+			if (injection.count == 1 && at / every % 4 < 2)
+				injection.end = KILLED_AT_ONCE;
 			failed = 0;
 			error_load(&injection, &failed);
 			done += failed > 0;
