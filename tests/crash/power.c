@@ -16,7 +16,8 @@
  *    some cuts is what the next load goes on with.
  * 3. A step that fails says EIO or ENOSPC and has changed nothing, nor after kill -9. Once
  *    the disk is well again everything works, and a new start shows what was shown before.
- * 4. In each third load one sync fails, and what it was for never gets to the disk.
+ * 4. Each fourth load begins with a store of format 1, so that cuts meet its conversion.
+ * 5. In each third load one sync fails, and what it was for never gets to the disk.
  *
  * TORTURE_SECONDS ends it earlier, SEED repeats it.
  */
@@ -385,6 +386,32 @@ static char *cut(size_t step, enum luck luck, uint64_t seed, bool whole)
 	return state;
 }
 
+/* What formats 2 and 3 have added is taken away again. */
+static const char to_format_1[] =
+	"ALTER TABLE groups DROP COLUMN started;"
+	"ALTER TABLE groups ADD COLUMN start_us INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE cursors DROP COLUMN sought; ALTER TABLE letters DROP COLUMN meta;"
+	"ALTER TABLE segments DROP COLUMN meta; ALTER TABLE bodies DROP COLUMN meta;"
+	"ALTER TABLE segments DROP COLUMN number;"
+	"DROP TABLE snapshots; DROP TABLE seen; PRAGMA user_version = 1;"
+	"PRAGMA wal_checkpoint(TRUNCATE)";
+
+/* The live store becomes one of an older program, which the next load brings up to date;
+ * returns what it shows. */
+static char *make_older(void)
+{
+	char path[200];
+	sqlite3 *db;
+
+	snprintf(path, sizeof(path), "%s/queen.db", run.live);
+	if (sqlite3_open(path, &db) || sqlite3_exec(db, to_format_1, NULL, NULL, NULL))
+		wrong("a store cannot be made older", sqlite3_errmsg(db), NULL);
+	sqlite3_close(db);
+	shell("rm -rf '%s'/* # %s", run.image, "");
+	shell("cp '%s'/* '%s'/", run.live, run.image);
+	return in_child(show, NULL);
+}
+
 static unsigned cuts(unsigned count)
 {
 	unsigned done = 0;
@@ -419,6 +446,10 @@ static unsigned cuts(unsigned count)
 		state = next;
 		if (!next)
 			break;
+		if (generation % 4 == 1 && !run.wrong) {
+			free(state);
+			state = make_older();
+		}
 	}
 	return done;
 }
