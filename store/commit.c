@@ -331,11 +331,9 @@ static bool chore_step_locked(struct store *store)
 	return retain_step_locked(store) || shrink_step_locked(store);
 }
 
-void chore_done_locked(struct store *store, int64_t began_us)
+void chore_done_locked(struct store *store, int64_t took_us)
 {
-	int64_t now = monotonic_us();
-
-	store->chore_next_us = now + CHORE_PAUSE * (now - began_us);
+	store->chore_next_us = monotonic_us() + CHORE_PAUSE * took_us;
 	if (chores_locked(store))
 		timer_at_locked(store, store->chore_next_us);
 }

@@ -132,7 +132,7 @@ struct cut_job {
 	struct item *item; /* the partition, a reference */
 	bool rm;	   /* `base` and no other; else by the rules */
 	int64_t base;
-	int64_t began_us;
+	int64_t took_us; /* its own work: what else the transaction does is others' */
 	/* What goes: their bases, and what comes after. */
 	int64_t bases[SWEEP_SEGMENTS];
 	unsigned count;
@@ -242,10 +242,10 @@ static int cut_apply(struct store *store, struct job *job)
 	struct cut_job *cut = container_of(job, struct cut_job, job);
 	struct partition *partition = partition_of(cut->item);
 	struct conn *writer = store->writer;
+	int64_t began_us = monotonic_us();
 	sqlite3_stmt *stmt;
 	int error;
 
-	cut->began_us = monotonic_us();
 	cut->count = 0;
 	if (cut->item->state != ITEM_LIVE)
 		return -ESTALE;
@@ -274,6 +274,7 @@ static int cut_apply(struct store *store, struct job *job)
 	conn_run(writer, stmt);
 	cursors_keep(store, partition);
 	store->batch_freed = true;
+	cut->took_us = monotonic_us() - began_us;
 	return writer->error;
 }
 
@@ -290,7 +291,7 @@ static void sweep_end_locked(struct store *store, struct cut_job *cut)
 	if (cut->rm)
 		return;
 	partition_of(cut->item)->sweep = SWEEP_NOT;
-	chore_done_locked(store, cut->began_us);
+	chore_done_locked(store, cut->took_us);
 }
 
 static void cut_undo_locked(struct store *store, struct job *job)
@@ -360,7 +361,7 @@ static struct cut_job *cut_new(struct item *partition, const struct job_type *ty
 		return NULL;
 	cut->job = (struct job){ .type = type, .done = done, .arg = arg };
 	cut->item = store_get(partition);
-	cut->began_us = monotonic_us(); /* of one that is never applied */
+	cut->took_us = CHORE_LEAST_US; /* of one that is never applied */
 	return cut;
 }
 

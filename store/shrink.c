@@ -11,16 +11,20 @@
 
 struct shrink_job {
 	struct job job;
-	int64_t began_us;
+	int64_t took_us; /* its own work: what else the transaction does is others' */
 };
 
 static int shrink_apply(struct store *store, struct job *base)
 {
-	container_of(base, struct shrink_job, job)->began_us = monotonic_us();
+	int64_t began_us = monotonic_us();
+	int error;
+
 	store->batch_freed = true; /* is it enough? */
 	/* On a full disk what the WAL takes for it must fit in what is left. */
-	return conn_exec(store->writer, store->full ? "PRAGMA incremental_vacuum(4)"
-						    : "PRAGMA incremental_vacuum(64)");
+	error = conn_exec(store->writer, store->full ? "PRAGMA incremental_vacuum(4)"
+						     : "PRAGMA incremental_vacuum(256)");
+	container_of(base, struct shrink_job, job)->took_us = monotonic_us() - began_us;
+	return error;
 }
 
 static void shrink_done_locked(struct store *store, struct job *base)
@@ -29,7 +33,7 @@ static void shrink_done_locked(struct store *store, struct job *base)
 
 	if (base->error)
 		store->shrinking = false; /* until the next rm */
-	chore_done_locked(store, store->full ? monotonic_us() : job->began_us);
+	chore_done_locked(store, store->full ? 0 : job->took_us);
 }
 
 static void shrink_free(struct job *base)
@@ -53,7 +57,7 @@ bool shrink_step_locked(struct store *store)
 	if (!store->shrinking || !(job = calloc(1, sizeof(*job))))
 		return false;
 	job->job = (struct job){ .type = &shrink_type, .done = nobody };
-	job->began_us = monotonic_us();	  /* of one that is never applied */
+	job->took_us = CHORE_LEAST_US;	  /* of one that is never applied */
 	store->chore_next_us = INT64_MAX; /* the next one when this is done */
 	pthread_mutex_unlock(&store->state);
 	commit_submit(store, &job->job);

@@ -798,8 +798,9 @@ void nobody(void *arg, const struct store_result *result); /* a done of no one *
 void job_refuse(store_done done, void *arg, int error);
 extern const struct job_type sync_type;
 int timer_start(struct store *store);
+#define CHORE_LEAST_US 1000
 /* A sweep or a step of shrinking has ended. */
-void chore_done_locked(struct store *store, int64_t began_us);
+void chore_done_locked(struct store *store, int64_t took_us);
 struct thread {
 	pthread_t id;
 	bool running;

@@ -123,7 +123,7 @@ trap 'exit 1' INT TERM HUP
 # record NAME UNIT VALUE [GOAL [LIMIT]]: GOAL is >=N or <=N, LIMIT the resource that a
 # better figure would need more of.
 record() {
-	[[ $3 =~ ^[0-9.]+$ ]] || die "$1: no value"
+	[[ $3 =~ ^-?[0-9.]+$ ]] || die "$1: no value"
 	printf '%s\t%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "${4:-}" "${5:-}" >>"$values"
 }
 

@@ -588,7 +588,7 @@ w9() {
 
 # --- W10 ----------------------------------------------------------------------------------
 
-RETAIN_SECS=4 # while retention is watched, at most
+RETAIN_SECS=8 # while retention is watched, at most
 
 push_beside() {
 	push_rate "$SLICE_SECS" -n 4 "$(partition new)/push"
