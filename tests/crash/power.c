@@ -403,6 +403,12 @@ static char *make_older(void)
 	char path[200];
 	sqlite3 *db;
 
+	/* A first start, since the cut may have left no store yet. */
+	shell("rm -rf '%s'/* # %s", run.image, "");
+	shell("cp '%s'/* '%s'/ 2>/dev/null || :", run.live, run.image);
+	free(in_child(show, NULL));
+	shell("rm -rf '%s'/* # %s", run.live, "");
+	shell("cp '%s'/* '%s'/", run.image, run.live);
 	snprintf(path, sizeof(path), "%s/queen.db", run.live);
 	if (sqlite3_open(path, &db) || sqlite3_exec(db, to_format_1, NULL, NULL, NULL))
 		wrong("a store cannot be made older", sqlite3_errmsg(db), NULL);
