@@ -22,7 +22,7 @@
 
 #include "store_int.h"
 
-#define CHORE_PAUSE 8 /* times what it took */
+#define CHORE_PAUSE 16 /* times what it took */
 
 /* What was consumed and not committed yet, as it stood when the batch began. */
 struct dirty_row {
