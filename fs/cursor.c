@@ -119,9 +119,13 @@ static ssize_t command_write(struct handle *handle, struct call *call, const cha
 
 /* ---- a table ------------------------------------------------------------------------------ */
 
-static int row_allowed(void *group, const struct seek_row *row, struct store_why *why)
+static int row_allowed(void *arg, const struct seek_row *row, struct store_why *why)
 {
-	return store_seek_check(group, row, why);
+	const struct handle *handle = arg;
+	const struct cursor_file *file = handle->state;
+
+	return store_seek_check(handle->node->place.group, row, file->table.seek.count,
+				why);
 }
 
 static ssize_t table_write_locked(struct handle *handle, struct call *call,
@@ -141,8 +145,7 @@ static ssize_t table_write_locked(struct handle *handle, struct call *call,
 			"it; open the cursor again");
 	file->brings_table = true;
 	file->owner = owner;
-	error = table_add(&file->table, data, size, row_allowed,
-			  handle->node->place.group, &call->why);
+	error = table_add(&file->table, data, size, row_allowed, handle, &call->why);
 	file->refused = error;
 	return error ? error : (ssize_t)size;
 }
@@ -169,8 +172,7 @@ static ssize_t cursor_write(struct handle *handle, struct call *call, const char
 static int table_end_locked(struct handle *handle, struct cursor_file *file,
 			    struct store_why *why, struct seek *seek)
 {
-	int error = table_end(&file->table, row_allowed, handle->node->place.group, seek,
-			      why);
+	int error = table_end(&file->table, row_allowed, handle, seek, why);
 
 	file->refused = error;
 	file->brings_table = error;

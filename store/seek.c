@@ -105,14 +105,17 @@ static int row_partition_locked(struct item *group, const struct seek_row *row,
 	return check_last(*partition, row->committed, why);
 }
 
-int store_seek_check(struct item *group, const struct seek_row *row,
+int store_seek_check(struct item *group, const struct seek_row *row, size_t before,
 		     struct store_why *why)
 {
 	struct partition *partition;
 	int error = 0;
 
 	pthread_mutex_lock(&group->store->state);
-	if (strcmp(row->partition, "*") != 0)
+	if (before > queue_of(group->parent)->partitions.count) /* each once, and "*" */
+		error = why_set(why, -EINVAL,
+				"the table has more lines than the queue has partitions");
+	else if (strcmp(row->partition, "*") != 0)
 		error = row_partition_locked(group, row, &partition, why);
 	pthread_mutex_unlock(&group->store->state);
 	return error;

@@ -521,8 +521,9 @@ struct seek {
 	size_t count;
 };
 
-/* Would this row be accepted now? ENOENT unknown partition, ERANGE past its last offset. */
-int store_seek_check(struct item *group, const struct seek_row *row,
+/* Would this row be accepted now, after so many others? ENOENT unknown partition, ERANGE past
+ * its last offset, EINVAL more rows than there are partitions. */
+int store_seek_check(struct item *group, const struct seek_row *row, size_t before,
 		     struct store_why *why);
 
 /*

@@ -560,3 +560,21 @@ at() { is "$(cut -f 1 "$G/cursor" | tr '\n' ' ')" "$1 $2 $3 "; }
 	cmp -s "$BATS_TEST_TMPDIR/kept" "$G/cursor"
 	is "$(stat -c %s "$G/cursor")" "$(wc -c <"$G/cursor")"
 }
+
+@test "a table has no more lines than the queue has partitions" {
+	start
+	ten
+	run -0 python3 - "$G/cursor" <<-'EOF'
+		import errno, os, sys
+		table = os.open(sys.argv[1], os.O_WRONLY)
+		try:
+		    for _ in range(1000):
+		        os.write(table, b"3\tdefault\n")
+		except OSError as error:
+		    assert error.errno == errno.EINVAL, error
+		else:
+		    sys.exit("a thousand lines for one partition")
+	EOF
+	grep -q 'more lines than the queue has partitions' "$M/errors"
+	is "$(cat "$G/cursor")" "$(printf -- '-1\tdefault')"
+}

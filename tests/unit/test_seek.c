@@ -258,9 +258,15 @@ static void test_check(void **state)
 		struct seek_row row = { name, rows[i].committed };
 		struct store_why why = { "" };
 		snprintf(name, sizeof(name), "%s", rows[i].partition);
-		assert_int_equal(store_seek_check(test.group, &row, &why), rows[i].error);
+		assert_int_equal(store_seek_check(test.group, &row, 0, &why),
+				 rows[i].error);
 		assert_int_equal(why.text[0] != '\0', rows[i].error != 0);
 	}
+	assert_int_equal(
+		store_seek_check(test.group, &(struct seek_row){ "p", 0 }, 1, NULL), 0);
+	assert_int_equal(
+		store_seek_check(test.group, &(struct seek_row){ "p", 0 }, 2, NULL),
+		-EINVAL);
 	assert_int_equal(committed(test.group, test.partition), -1);
 }
 
