@@ -310,7 +310,6 @@ struct partition {
 	uint64_t first_position, end_position;
 	int64_t modified_us, made_us;
 	int64_t tail_base; /* from here on segments are in the tail; INT64_MAX: none is */
-	uint64_t tail_position;
 	/* Of the oldest segment the last offset, time and number; of the newest the first
 	 * offset and number; its time is modified_us. */
 	int64_t oldest_end, oldest_us, oldest_number;

@@ -232,10 +232,8 @@ void tail_publish_locked(struct store *store, struct partition *partition,
 	}
 	segment->refs++;
 	tail->nodes[tail->count++] = (struct tail_node){ segment, partition };
-	if (partition->tail_base == INT64_MAX) {
+	if (partition->tail_base == INT64_MAX)
 		partition->tail_base = segment->info.base_offset;
-		partition->tail_position = segment->info.position;
-	}
 }
 
 /* ---- finding ----------------------------------------------------------------------------- */
@@ -245,7 +243,8 @@ struct segment *tail_find_locked(struct store *store, const struct partition *pa
 {
 	const struct tail *tail = store->tail;
 
-	if (partition->tail_base == INT64_MAX)
+	if (partition->tail_base == INT64_MAX ||
+	    (key == TAIL_OFFSET && value < partition->tail_base))
 		return NULL;
 	for (size_t i = 0; i < tail->count; i++) {
 		struct segment *segment = tail->nodes[i].segment;
