@@ -94,7 +94,7 @@ static int wal_file(struct store *store, sqlite3_file **wal)
  * format fixes. Only the committing role changes it. */
 static int wal_end(struct store *store, sqlite3_int64 *end)
 {
-	enum { INDEX_SIZE = 32768, LAST_FRAME = 16, WAL_HEADER = 32, FRAME_HEADER = 24 };
+	enum { INDEX_SIZE = 32768, LAST_FRAME = 16, WAL_HEADER = 32 };
 	void volatile *index = NULL;
 	sqlite3_file *file = NULL;
 	uint32_t frames;
@@ -106,14 +106,14 @@ static int wal_end(struct store *store, sqlite3_int64 *end)
 	if (code != SQLITE_OK || !index)
 		return code;
 	memcpy(&frames, (const char *)index + LAST_FRAME, sizeof(frames));
-	*end = WAL_HEADER + (sqlite3_int64)frames * (STORE_PAGE_SIZE + FRAME_HEADER);
+	*end = WAL_HEADER + (sqlite3_int64)frames * (sqlite3_int64)(store->page_bytes + WAL_FRAME_HEADER);
 	return SQLITE_OK;
 }
 
 /* Writes the WAL over itself, and zeros over the frame behind its end. */
 static int wal_renew(struct store *store, sqlite3_file *wal)
 {
-	char buffer[STORE_PAGE_SIZE];
+	char buffer[8192];
 	sqlite3_int64 end = 0, size = 0;
 	int code = wal_end(store, &end), piece;
 

@@ -201,7 +201,7 @@ static int make_at(const char *path, struct store_why *why)
 		 "PRAGMA page_size = %d; PRAGMA auto_vacuum = incremental;"
 		 "PRAGMA synchronous = EXTRA; BEGIN IMMEDIATE; %s"
 		 "PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT",
-		 STORE_PAGE_SIZE, tables, STORE_APPLICATION_ID, STORE_VERSION);
+		 STORE_PAGE_BYTES, tables, STORE_APPLICATION_ID, STORE_VERSION);
 	error = conn_exec(conn, text);
 	if (error)
 		why_set(why, error, "%s", conn->why.text);

@@ -165,6 +165,18 @@ void cache_forget_locked(struct store *store, uint64_t partition, int64_t base)
 		evict_locked(store, segment);
 }
 
+/* Who loads a segment has mostly just read the one before it. A large one goes at once: the
+ * next is then read into memory that the processor still has in its own cache. */
+static void passed_forget_locked(struct store *store, const struct segment *loaded)
+{
+	struct segment *passed = TAILQ_LAST(&store->cache.lru, segment_list);
+
+	if (passed && passed->partition == loaded->partition &&
+	    passed->info.end_offset + 1 == loaded->info.base_offset &&
+	    passed->info.size >= RUN_BYTES)
+		evict_locked(store, passed);
+}
+
 void cache_clear(struct store *store)
 {
 	pthread_mutex_lock(&store->state);
@@ -311,6 +323,8 @@ int segment_load_from(struct store *store, struct conn *conn, struct partition *
 			break;
 		bytes += segment->info.size + segment->meta_size;
 		pthread_mutex_lock(&store->state);
+		if (!first)
+			passed_forget_locked(store, segment);
 		cache_add_locked(store, segment);
 		if (first)
 			segment_put_locked(segment);

@@ -5,9 +5,13 @@
  * When a quarter of the file is free it shrinks, a little in a transaction, until less is.
  * On a full disk all that is free is given back, without pauses.
  */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "store_int.h"
+
+#define STEP_BYTES (2u << 20)
+#define STEP_FULL_BYTES (128u << 10) /* what the WAL takes for it must fit in what is left */
 
 struct shrink_job {
 	struct job job;
@@ -17,12 +21,13 @@ struct shrink_job {
 static int shrink_apply(struct store *store, struct job *base)
 {
 	int64_t began_us = monotonic_us();
+	char text[64];
 	int error;
 
 	store->batch_freed = true; /* is it enough? */
-	/* On a full disk what the WAL takes for it must fit in what is left. */
-	error = conn_exec(store->writer, store->full ? "PRAGMA incremental_vacuum(4)"
-						     : "PRAGMA incremental_vacuum(256)");
+	snprintf(text, sizeof(text), "PRAGMA incremental_vacuum(%zu)",
+		 (store->full ? STEP_FULL_BYTES : STEP_BYTES) / store->page_bytes);
+	error = conn_exec(store->writer, text);
 	container_of(base, struct shrink_job, job)->took_us = monotonic_us() - began_us;
 	return error;
 }

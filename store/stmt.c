@@ -21,6 +21,7 @@ static const char *const texts[STMT_COUNT] = {
 			  "ON CONFLICT(key) DO UPDATE SET value = excluded.value",
 
 	[STMT_USER_VERSION] = "PRAGMA user_version",
+	[STMT_PAGE_BYTES] = "PRAGMA page_size",
 
 	[STMT_QUEUE_ALL] = "SELECT id, name, access FROM queues ORDER BY id",
 	[STMT_QUEUE_INSERT] = "INSERT INTO queues(name, access) VALUES(?1, ?2)",

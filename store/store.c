@@ -162,13 +162,14 @@ static int on_wal(void *arg, sqlite3 *db, const char *name, int pages)
 
 	(void)db;
 	(void)name;
-	store->wal_bytes = (uint64_t)pages * (STORE_PAGE_SIZE + 24);
+	store->wal_bytes = (uint64_t)pages * (store->page_bytes + WAL_FRAME_HEADER);
 	return SQLITE_OK;
 }
 
 static int writer_open(struct store *store, struct store_why *why)
 {
 	int error = conn_open(store->path, SQLITE_OPEN_READWRITE, &store->writer, why);
+	sqlite3_stmt *stmt;
 
 	if (error)
 		return error;
@@ -179,6 +180,11 @@ static int writer_open(struct store *store, struct store_why *why)
 		  "PRAGMA secure_delete = off;"
 		  "PRAGMA trusted_schema = off");
 	sqlite3_wal_hook(store->writer->db, on_wal, store);
+	stmt = conn_stmt(store->writer, STMT_PAGE_BYTES);
+	if (conn_step(store->writer, stmt) == 1) {
+		store->page_bytes = (size_t)sqlite3_column_int64(stmt, 0);
+		sqlite3_reset(stmt);
+	}
 	if (store->writer->error)
 		return why_set(why, store->writer->error, "%s", store->writer->why.text);
 	return 0;

@@ -46,6 +46,7 @@ enum stmt {
 	STMT_META_GET,
 	STMT_META_SET,
 	STMT_USER_VERSION,
+	STMT_PAGE_BYTES,
 	STMT_QUEUE_ALL,
 	STMT_QUEUE_INSERT,
 	STMT_QUEUE_DELETE,
@@ -148,6 +149,7 @@ void db_read_end(struct store *store, struct conn *conn);
 int db_sync_wal(struct store *store);
 /* After a sync that failed: what was committed is on the disk, what was refused is not. */
 int db_mend_wal(struct store *store);
+#define WAL_FRAME_HEADER 24 /* before each page in the WAL */
 /* The committing role: empties the WAL, if it is past its limit or anyway; with CUT its file
  * is cut. */
 enum checkpoint { CHECKPOINT_IF_LARGE, CHECKPOINT_NOW, CHECKPOINT_CUT };
@@ -157,7 +159,7 @@ void db_checkpoint(struct store *store, enum checkpoint when);
 
 #define STORE_APPLICATION_ID 0x51756565 /* "Quee" */
 #define STORE_VERSION 3
-#define STORE_PAGE_SIZE 8192
+#define STORE_PAGE_BYTES 16384 /* of a new store; an older one keeps what it has */
 
 /* Is this file, not opened yet, ours or empty? 0, EMEDIUMTYPE, or what open(2) says. */
 int schema_probe(const char *path, struct store_why *why);
@@ -982,6 +984,7 @@ struct store {
 
 	/* the committing role's */
 	struct conn *writer;
+	size_t page_bytes;	    /* of the file */
 	struct tail *tail;	    /* NULL: its file could not be made */
 	bool to_tail;		    /* this batch goes there */
 	bool synchronous_full;	    /* what the writer's pragma is set to */
