@@ -512,7 +512,7 @@ int timer_start(struct store *store)
 	return thread_start(&store->timer, timer_main, store);
 }
 
-static void thread_join(struct thread *thread)
+void thread_join(struct thread *thread)
 {
 	if (thread->running)
 		pthread_join(thread->id, NULL);
@@ -528,6 +528,7 @@ void store_settle(struct store *store)
 	pthread_mutex_unlock(&store->state);
 	thread_join(&store->timer);
 	thread_join(&store->passer);
+	copy_end(store);
 	pthread_mutex_lock(&store->state);
 	store->dirty_due_us = 0;
 	tail_hasten_locked(store);

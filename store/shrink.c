@@ -11,7 +11,8 @@
 #include "store_int.h"
 
 #define STEP_BYTES (2u << 20)
-#define STEP_FULL_BYTES (128u << 10) /* what the WAL takes for it must fit in what is left */
+#define STEP_FULL_BYTES \
+	(128u << 10) /* what the WAL takes for it must fit in what is left */
 
 struct shrink_job {
 	struct job job;

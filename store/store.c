@@ -163,6 +163,8 @@ static int on_wal(void *arg, sqlite3 *db, const char *name, int pages)
 	(void)db;
 	(void)name;
 	store->wal_bytes = (uint64_t)pages * (store->page_bytes + WAL_FRAME_HEADER);
+	if (store->wal_bytes < store->copied_bytes) /* SQLite has begun it anew */
+		store->copied_bytes = 0;
 	return SQLITE_OK;
 }
 
@@ -230,6 +232,8 @@ static void locks_init(struct store *store)
 	pthread_cond_init(&store->passing_wake, NULL);
 	pthread_mutex_init(&store->state, NULL);
 	pthread_mutex_init(&store->pool_lock, NULL);
+	pthread_mutex_init(&store->copy_lock, NULL);
+	pthread_cond_init(&store->copy_wake, NULL);
 }
 
 int store_open(const struct store_options *options, struct store **out,
@@ -271,7 +275,8 @@ int store_open(const struct store_options *options, struct store **out,
 	    (error = reserve_open(store, why)) || (error = tail_open(store, why)) ||
 	    (error = meta_load(store)) || (error = dedup_load(store)) ||
 	    (error = items_load(store)) || (error = wal_prepare(store)) ||
-	    (error = timer_start(store)) || (error = passing_start(store))) {
+	    (error = timer_start(store)) || (error = passing_start(store)) ||
+	    (error = copy_start(store))) {
 		if (why && !why->text[0])
 			why_set(why, 0, "%s",
 				store->writer && store->writer->error
@@ -310,6 +315,8 @@ void store_close(struct store *store)
 	pthread_cond_destroy(&store->passing_wake);
 	pthread_mutex_destroy(&store->state);
 	pthread_mutex_destroy(&store->pool_lock);
+	pthread_mutex_destroy(&store->copy_lock);
+	pthread_cond_destroy(&store->copy_wake);
 	pthread_rwlock_destroy(&store->gate);
 	free(store->path);
 	free(store);

@@ -6,6 +6,8 @@
  *   state   everything in memory that decides: items, cursors, leases, ready lists, the
  *           segment cache, the queue of jobs. Functions that need it end in _locked.
  *   pool    the list of idle reading connections.
+ *   copy    is no leaf either: held by the thread that copies the WAL while it does, and by
+ *           who begins the WAL anew.
  *   gate    (read/write) is no leaf: a reading connection is used under its read side, so
  *           that a checkpoint that restarts the WAL and takes the write side finds none.
  * Committing is a role, not a lock: store->committing says that a thread has it. Only its
@@ -137,7 +139,7 @@ int conn_fail_errno(struct conn *conn, int number); /* the same for a system cal
 int conn_damaged(struct conn *conn, const char *table);
 void conn_error_clear(struct conn *conn);
 
-/* ---- db.c: connections, the store's lock, pragmas, checkpoints -------------------- */
+/* ---- db.c: connections ------------------------------------------------------------- */
 
 int conn_open(const char *path, int flags, struct conn **conn, struct store_why *why);
 void conn_close(struct conn *conn);
@@ -145,6 +147,8 @@ void conn_close(struct conn *conn);
 /* A reading connection for this thread until db_read_end(); waits only for a checkpoint. */
 int db_read_begin(struct store *store, struct conn **conn);
 void db_read_end(struct store *store, struct conn *conn);
+
+/* ---- wal.c: synced, mended, copied into the file ----------------------------------- */
 
 int db_sync_wal(struct store *store);
 /* After a sync that failed: what was committed is on the disk, what was refused is not. */
@@ -154,6 +158,8 @@ int db_mend_wal(struct store *store);
  * is cut. */
 enum checkpoint { CHECKPOINT_IF_LARGE, CHECKPOINT_NOW, CHECKPOINT_CUT };
 void db_checkpoint(struct store *store, enum checkpoint when);
+int copy_start(struct store *store);
+void copy_end(struct store *store);
 
 /* ---- schema.c: tables as text, version, migration --------------------------------- */
 
@@ -808,6 +814,7 @@ struct thread {
 };
 /* One of the store's own, without signals; until store->stopping. */
 int thread_start(struct thread *thread, void *(*main)(void *), struct store *store);
+void thread_join(struct thread *thread); /* if it was started */
 
 /* ---- push.c ------------------------------------------------------------------------ */
 
@@ -984,12 +991,14 @@ struct store {
 
 	/* the committing role's */
 	struct conn *writer;
-	size_t page_bytes;	    /* of the file */
-	struct tail *tail;	    /* NULL: its file could not be made */
-	bool to_tail;		    /* this batch goes there */
-	bool synchronous_full;	    /* what the writer's pragma is set to */
-	_Atomic uint64_t wal_bytes; /* store_stats() reads it */
-	uint64_t wal_retry_bytes;   /* somebody else reads: try again at this size */
+	size_t page_bytes;	       /* of the file */
+	struct tail *tail;	       /* NULL: its file could not be made */
+	bool to_tail;		       /* this batch goes there */
+	bool synchronous_full;	       /* what the writer's pragma is set to */
+	_Atomic uint64_t wal_bytes;    /* store_stats() reads it */
+	uint64_t wal_retry_bytes;      /* somebody else reads: try again at this size */
+	_Atomic uint64_t copied_bytes; /* of the WAL: the file has them */
+	atomic_bool copy_unsynced;     /* the copying thread met it */
 	/* Pushed to by this batch; new ones are born in this order, which is that of ids. */
 	struct partition *batch_partitions, **batch_partitions_end;
 	int64_t commit_us;   /* newest_us as this batch will leave it */
@@ -999,6 +1008,12 @@ struct store {
 	int reserve_fd;
 	uint64_t reserve_bytes;
 	atomic_bool full; /* the reserve is gone: pushes answer ENOSPC */
+
+	pthread_mutex_t copy_lock;
+	pthread_cond_t copy_wake;
+	bool copy_stop;
+	struct thread copier;
+	struct conn *copier_conn;
 
 	pthread_rwlock_t gate;
 	pthread_mutex_t pool_lock;
