@@ -18,6 +18,7 @@
  *    the disk is well again everything works, and a new start shows what was shown before.
  * 4. Each fourth load begins with a store of format 1, so that cuts meet its conversion.
  * 5. In each third load one sync fails, and what it was for never gets to the disk.
+ * 6. Now and then somebody from outside reads, so that the WAL is copied in part.
  *
  * TORTURE_SECONDS ends it earlier, SEED repeats it.
  */
@@ -41,6 +42,8 @@
 #define LOAD_STEPS 60
 #define CUTS_EACH 50 /* of one load */
 #define CHILD_SECONDS 60
+#define OUTSIDER_EACH 15 /* steps somebody looks at the store */
+#define OUTSIDER_STEPS 6 /* for so many */
 
 static struct {
 	bool disk, bad;
@@ -225,10 +228,25 @@ static void moment_add(struct load *load, size_t begin)
 						   .refused = load->failures > 0 };
 }
 
+/* Somebody from outside, say a backup, looks at the store: what was committed since is not
+ * copied out of the WAL. */
+static sqlite3 *outsider_begin(void)
+{
+	sqlite3 *db;
+	char path[200];
+
+	snprintf(path, sizeof(path), "%s/queen.db", run.live);
+	if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL) ||
+	    sqlite3_exec(db, "BEGIN; SELECT count(*) FROM meta", NULL, NULL, NULL))
+		wrong("an outsider cannot look", sqlite3_errmsg(db), NULL);
+	return db;
+}
+
 /* A load goes on from what is in the live directory, which shows `state`. */
 static void record(char *state, uint64_t generation)
 {
 	struct load load = { .seed = random_next() | 1, .number = generation * 100000 };
+	sqlite3 *outsider = NULL;
 	size_t begin;
 	int error;
 
@@ -250,11 +268,19 @@ static void record(char *state, uint64_t generation)
 	if (run.bad)
 		disk_fail(run.live, FAULT_SYNC, 1 + random_next() % LOAD_STEPS, 1);
 	for (unsigned i = 0; i < LOAD_STEPS; i++) {
+		if (i % OUTSIDER_EACH == 0) {
+			sqlite3_close(outsider);
+			outsider = outsider_begin();
+		} else if (i % OUTSIDER_EACH == OUTSIDER_STEPS) {
+			sqlite3_close(outsider);
+			outsider = NULL;
+		}
 		begin = disk_steps();
 		if (!load_step(&load) || (load.failures && !run.bad))
 			wrong("a step failed", strerror(-load.error), NULL);
 		moment_add(&load, begin);
 	}
+	sqlite3_close(outsider);
 	disk_fail(run.live, FAULT_EIO, 0, 0);
 	load_close(&load);
 	disk_record(NULL);
