@@ -44,8 +44,9 @@ WAL_LIMIT = MIB
 FLAT_FROM = 600  # seconds; snapshots and retention reach back for one or two minutes
 BOUNDS = {"memory": 96 * MIB, "fds": 200, "threads": 100, "wal": 2 * WAL_LIMIT + 4 * MIB}
 BOUNDS.update(store=96 * MIB, tail=8 * MIB)  # all far above what is usual, and below a leak
-# What the medians may differ by: absolute, or a part of the first.
-FLAT = {"memory": (4 * MIB, 0.05), "fds": (4, 0.1), "store": (MIB, 0.1), "tail": (MIB, 0.1)}
+# What the medians may differ by: absolute, or a part of the first. The pool of connections may
+# have to grow once more: two descriptors and up to 2 MiB of cache each.
+FLAT = {"memory": (4 * MIB, 0.05), "fds": (6, 0.1), "store": (MIB, 0.1), "tail": (MIB, 0.1)}
 
 JOBS, FEED = [f"jobs/{i}" for i in range(4)], [f"feed/{p}" for p in "abc"]
 GROUPS = ["jobs/imp", "jobs/exp", "feed/near", "feed/far", "feed/wide"]  # judged
@@ -633,7 +634,8 @@ def still(me, group):
         due, at = following.get(partition, 0), row.get("from", row.get("offset"))
         me.run_.expect(at == due, f"{group}: {row} where {partition}@{due} was due")
         following[partition] = row.get("to", at) + 1
-        me.run_.count("messages missed while stopped", row["to"] + 1 - at if "to" in row else 0)
+        gone = row["to"] + 1 - at if "to" in row else 0
+        me.run_.count("messages removed while their reader was stopped", gone)
         me.run_.delivered += "offset" in row
         me.done += 1
 
