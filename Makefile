@@ -48,8 +48,8 @@ ALL_CFLAGS = -std=c11 -O2 -g -fPIE -fstack-protector-strong $(HARDEN) $(WARNINGS
 	$(DEFINES) -MMD -MP $(CFLAGS)
 ALL_LDFLAGS := -pie -pthread -Wl,-z,relro,-z,now $(filter -fsanitize=%,$(HARDEN)) $(LDFLAGS)
 
-.PHONY: all run stop test test-programs torture fuzz fuzz-programs bench bench-peers bench-plot \
-	bench-programs check-layers deps lint format install uninstall deb clean help libraries
+.PHONY: all run stop test test-programs torture soak fuzz fuzz-programs bench bench-peers \
+	bench-plot bench-programs check-layers deps lint format install uninstall deb clean help libraries
 .DELETE_ON_ERROR:
 
 all: $(LIB) $(BIN)
@@ -61,6 +61,8 @@ help:
 	@echo "                  selects, JOBS=2 runs files at once"
 	@echo "make torture      crashes, power cuts and I/O errors: KILLS=500 CUTS=2000 ERRORS=1,"
 	@echo "                  or SECONDS=600: as much of it as fits"
+	@echo "make soak         a long life: SECONDS=3600 of mixed load, in which the daemon's"
+	@echo "                  clock shows a week; are memory and files flat, promises kept?"
 	@echo "make bench        build and run the benchmarks; ONLY=W1,W6 ROUNDS=5 BENCH_DIR="
 	@echo "make bench-peers  the same with Redis, beanstalkd and PostgreSQL, installed if need be"
 	@echo "make bench-plot   draw build/bench.csv as tests/bench/figures.svg (gnuplot)"
@@ -150,6 +152,11 @@ torture: deps
 	@QUEENFS='$(abspath $(BIN))' CRASH_BIN='$(abspath $(BUILD)/tests/crash)' \
 		KILLS='$(KILLS)' CUTS='$(CUTS)' ERRORS='$(ERRORS)' SECONDS_ALL='$(SECONDS)' \
 		tests/crash/torture
+
+soak: deps
+	@$(MAKE) --no-print-directory all
+	@QUEENFS='$(abspath $(BIN))' QUEENFS_SANITIZE='$(SANITIZE)' \
+		SECONDS_ALL='$(or $(SECONDS),3600)' tests/crash/soak
 
 fuzz-programs: $(FUZZERS)
 

@@ -4,26 +4,30 @@
 checker.py - decides from a record whether a promise of the contract was broken.
 
     checker.py RECORD       prints what is wrong, a line each, and ends with 1 if anything is
+    checker.py -            the same for a record that goes on for long and comes on stdin in
+                            order, state by state: what has been judged is forgotten
 
 A record is lines of JSON. Each has "e", what happened, and "t": [began, ended] on one
 monotonic clock, and mostly "r", how it ended: "ok", "unknown" (the daemon died meanwhile)
 or the name of an errno, and then nothing may have changed.
 
     push      messages: [[partition, id]...]            one write; ids are unique, but the
-                                                        same push may be repeated if txn
+                                                        same push may be repeated if txn;
+                                                        partition null: dealt to any
     read      h, g, messages: [[partition, offset, id]...]     what handle h of group g got
     log       p, messages: [[offset, id]...]                   what was seen in a log
     ack       h, g, p, to, read: [began, ended]     explicit, of what was read at that time
     letter    g, p, offset, id                      the head of a span is dead-lettered
-    passed    g, p, to                              acked by reading on
+    passed    g, p, to                              acked by reading on; read: as of ack
     back      g, p                                  retry, fail, close: it comes again
     seek      g, p (null: all), to (null: elsewhere)
     redrive   g, p, offset, id                      a dead letter is pushed again
-    snapshot, unsnapshot     name                   made, removed
+    snapshot, unsnapshot     name                   made, removed; expires: when it vanishes
     crash                                           kill -9, until the store is open again
     state     partitions: {p: {first, ids}}, cursors: {g: {p: committed}},
               letters: [[g, p, offset, id]...], snapshots: {name: text}, quick_check
-              what the store holds while nobody does anything
+              what the store holds while nobody does anything. If known, now: [least, most]
+              that its clock shows; whole: queues of which nothing is removed unread
 
 Partitions and groups are named queue/name. What it takes for granted: messages are removed
 by retention alone, letters by redrive alone, and no group has a filter.
@@ -53,14 +57,17 @@ class Checker:
         self.redriven = collections.Counter()  # id: successful redrives
         self.delivered = collections.defaultdict(dict)  # (g, p): {offset: t}
         self.acks = collections.defaultdict(list)  # (g, p): [(t, to, r, implicit)]
+        self.tops = collections.defaultdict(list)  # (g, p): the highest `to` up to each ack
         self.seeks = collections.defaultdict(list)  # (g, p): [(t, to, r)]
         self.causes = collections.defaultdict(list)  # (g, p): [t]; of coming again
         self.crashes = []
         self.covered = collections.defaultdict(lambda: -1)  # (g, p): sought past
         self.letters = {}  # (g, p, offset): [id, "ok" | "unknown", t]
         self.redrives = []  # of unknown outcome
-        self.snapshots = {}  # name: [text, True | False | None: present?]
+        self.snapshots = {}  # name: [text, True | False | None: present?, expires]
         self.partitions = set()
+        self.base = collections.defaultdict(int)  # partition: forgotten below
+        self.since = NEVER  # when this round began
 
     def say(self, what, text):
         self.wrong.append(f"{what}: {text}")
@@ -78,7 +85,8 @@ class Checker:
     def on_push(self, event):
         began, ended = event["t"]
         for partition, name in event["messages"]:
-            self.partitions.add(partition)
+            if partition:
+                self.partitions.add(partition)
             known = self.pushes.get(name)
             if not known:
                 self.pushes[name] = [partition, began, ended, event["r"]]
@@ -96,6 +104,8 @@ class Checker:
             known == name, "changed", f"{partition}@{offset} was {known}, {where} has {name}"
         )
         self.expect(name in self.pushes, "invented", f"{partition}@{offset} {name} in {where}")
+        if name in self.pushes and not self.pushes[name][0]:
+            self.pushes[name][0] = partition
         self.places[partition, name].add(offset)
 
     def on_log(self, event):
@@ -118,8 +128,9 @@ class Checker:
             sought = max(
                 (t[1] for t, _, _ in self.seeks[key] if t[0] <= ended), default=NEVER
             )
-            for t, to, result, implicit in reversed(self.acks[key]):
-                if t[0] <= sought:
+            for i in range(len(self.acks[key]) - 1, -1, -1):
+                t, to, result, implicit = self.acks[key][i]
+                if t[0] <= sought or self.tops[key][i] < offset:
                     break
                 if result != "ok" or to < offset or t[1] >= began:
                     continue
@@ -152,7 +163,11 @@ class Checker:
                     f"acked {event['t']}",
                 )
         if event["r"] in ("ok", "unknown"):
-            self.acks[key].append((event["t"], event["to"], event["r"], False))
+            self.acked(key, event, False)
+
+    def acked(self, key, event, implicit):
+        self.acks[key].append((event["t"], event["to"], event["r"], implicit))
+        self.tops[key].append(max(self.tops[key][-1:] + [event["to"]]))
 
     def on_letter(self, event):
         self.on_ack({**event, "to": event["offset"]})
@@ -164,7 +179,11 @@ class Checker:
                 redrive["again"] = True
 
     def on_passed(self, event):
-        self.acks[event["g"], event["p"]].append((event["t"], event["to"], event["r"], True))
+        key = event["g"], event["p"]
+        read = event.get("read", event["t"])
+        if any(t[1] >= read[0] and t[0] <= event["t"][0] for t, _, _ in self.seeks[key]):
+            event = {**event, "r": "unknown"}  # the seek took the lease
+        self.acked((event["g"], event["p"]), event, True)
 
     def on_back(self, event):
         self.causes[event["g"], event["p"]].append(event["t"])
@@ -197,7 +216,11 @@ class Checker:
 
     def on_snapshot(self, event):
         if event["r"] in ("ok", "unknown"):
-            self.snapshots[event["name"]] = [None, event["r"] == "ok" or None]
+            self.snapshots[event["name"]] = [
+                None,
+                event["r"] == "ok" or None,
+                event.get("expires", EVER),
+            ]
 
     def on_unsnapshot(self, event):
         if event["r"] in ("ok", "unknown") and event["name"] in self.snapshots:
@@ -219,8 +242,8 @@ class Checker:
         self.check_letters({tuple(l[:3]): l[3] for l in event["letters"]})
         self.check_copies()
         self.check_order(logs)
-        self.check_cursors(event["cursors"], logs)
-        self.check_snapshots(event["snapshots"])
+        self.check_cursors(event["cursors"], logs, event.get("whole", []))
+        self.check_snapshots(event["snapshots"], event.get("now", [NEVER, NEVER]))
 
     def check_log(self, partition, log):
         end = log["first"] + len(log["ids"])
@@ -243,7 +266,9 @@ class Checker:
                 self.expect(not there, "refused, yet stored", f"{partition} {name}: {result}")
         for partition, names in missing.items():
             first = logs.get(partition, {"first": 0})["first"]
-            gone = sum(1 for o in range(first) if o not in self.truth[partition])
+            gone = sum(
+                1 for o in range(self.base[partition], first) if o not in self.truth[partition]
+            )
             self.expect(
                 len(names) <= gone,
                 "lost",
@@ -306,13 +331,15 @@ class Checker:
                 if began > latest:
                     latest, who = began, name
 
-    def check_cursors(self, cursors, logs):
+    def check_cursors(self, cursors, logs, whole):
         for group, rows in cursors.items():
             for partition, committed in rows.items():
                 if partition in logs:
-                    self.check_cursor((group, partition), committed, logs[partition])
+                    log = logs[partition]
+                    since = 0 if queue_of(group) in whole else log["first"]
+                    self.check_cursor((group, partition), committed, log, since)
 
-    def check_cursor(self, key, committed, log):
+    def check_cursor(self, key, committed, log, unread_from):
         last = log["first"] + len(log["ids"]) - 1
         seeks = self.seeks[key]
         sure = max((s for s in seeks if s[2] == "ok"), key=lambda s: s[0][1], default=None)
@@ -336,24 +363,59 @@ class Checker:
         self.expect(committed <= last, "cursor went too far", f"{key} {committed} > {last}")
         if self.covered[key] == EVER:
             self.covered[key] = last
-        for offset in range(max(log["first"], self.covered[key] + 1), committed + 1):
+        for offset in range(max(unread_from, self.covered[key] + 1), committed + 1):
             if offset not in self.delivered[key]:
                 self.say("passed over", f"{key} {offset}: committed, and nobody got it")
                 break
 
-    def check_snapshots(self, snapshots):
-        for name, (text, present) in list(self.snapshots.items()):
+    def check_snapshots(self, snapshots, now):
+        for name, (text, present, expires) in list(self.snapshots.items()):
+            if name in snapshots:
+                self.expect(expires > now[0], "snapshot outlived", f"{name}: {expires} at {now}")
             if present is True:
-                self.expect(name in snapshots, "snapshot lost", name)
+                self.expect(
+                    name in snapshots or expires <= now[1],
+                    "snapshot lost",
+                    f"{name}: {expires} at {now}",
+                )
             elif present is False:
                 self.expect(name not in snapshots, "snapshot back", name)
             if name not in snapshots:
                 del self.snapshots[name]
                 continue
             self.expect(text in (None, snapshots[name]), "snapshot changed", name)
-            self.snapshots[name] = [snapshots[name], True]
+            self.snapshots[name] = [snapshots[name], True, expires]
         for name in snapshots:
             self.expect(name in self.snapshots, "snapshot invented", name)
+
+    # ---- a record that goes on for long ----------------------------------------------------
+
+    def forget(self, state):
+        """What no later state can ask for. Cursors go on from where this one found them."""
+        for partition, log in state["partitions"].items():
+            self.base[partition] = log["first"]
+            truth = self.truth[partition]
+            for offset in [o for o in truth if o < log["first"]]:
+                del truth[offset]
+        kept = {name for truth in self.truth.values() for name in truth.values()}
+        kept.update(letter[0] for letter in self.letters.values())
+        kept.update(name for name, push in self.pushes.items() if push[2] >= self.since)
+        self.pushes = {name: push for name, push in self.pushes.items() if name in kept}
+        for key in [key for key in self.places if key[1] not in kept]:
+            del self.places[key]
+        for name in [name for name in self.redriven if name not in kept]:
+            del self.redriven[name]
+        for group, rows in state["cursors"].items():
+            for partition, committed in rows.items():
+                self.forget_cursor((group, partition), committed, state["t"])
+        self.since = state["t"][1]
+
+    def forget_cursor(self, key, committed, t):
+        self.acks[key], self.tops[key] = [(t, committed, "ok", False)], [committed]
+        self.seeks[key], self.covered[key] = [], committed
+        self.delivered[key] = {o: t for o, t in self.delivered[key].items() if o > committed}
+        oldest = min((t[0] for t in self.delivered[key].values()), default=EVER)
+        self.causes[key] = [cause for cause in self.causes[key] if cause[1] >= oldest]
 
 
 def feed_round(checker, events):
@@ -380,11 +442,37 @@ def check(events):
     return checker
 
 
+def follow(lines, tell):
+    """A checker that has seen a record which did not have to fit in memory. What is wrong is
+    told at once."""
+    checker, events, told = Checker(), [], 0
+    for line in lines:
+        events.append(json.loads(line))
+        if events[-1]["e"] == "state":
+            feed_round(checker, events)
+            checker.forget(events[-1])
+            events = []
+            for text in checker.wrong[told:]:
+                tell(text)
+            told = len(checker.wrong)
+    checker.expect(not events, "record", "it does not end with a state")
+    for text in checker.wrong[told:]:
+        tell(text)
+    return checker
+
+
+def tell(text):
+    print("WRONG:", text, flush=True)
+
+
 def main(path):
-    with open(path, encoding="utf-8") as record:
-        checker = check([json.loads(line) for line in record if line.strip()])
-    for text in checker.wrong[:50]:
-        print("WRONG:", text)
+    if path == "-":
+        checker = follow(sys.stdin, tell)
+    else:
+        with open(path, encoding="utf-8") as record:
+            checker = check([json.loads(line) for line in record if line.strip()])
+        for text in checker.wrong[:50]:
+            tell(text)
     print(f"{sum(checker.events.values())} events, {len(checker.wrong)} things are wrong")
     return 1 if checker.wrong else 0
 

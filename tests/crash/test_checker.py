@@ -4,7 +4,7 @@
 test_checker.py - checker.py tried on records made by hand. Prints TAP.
 
 RIGHT is a record of everything that may happen. Each broken one is RIGHT with something
-changed, and names what the checker has to find.
+changed, and names what the checker has to find, at the end or state by state.
 """
 import copy
 import json
@@ -114,6 +114,13 @@ def both(*changes):
 
 
 OTHER = at("letter", 6.5, g=G, p=P, offset=2, id="b0", r="ok")
+# Nobody got c0 and c1 before retention removed them.
+GONE = both(
+    put(22, to=5), put(END, cursors={G: {P: 5}}, partitions={P: {"first": 6, "ids": ["t0"]}})
+)
+WHOLE = both(GONE, put(END, whole=["q"]))
+# The snapshot is no longer there because its time has come.
+EXPIRED = both(put(13, expires=14), put(STATE, snapshots={}, now=[14, 15]), remove(25))
 BROKEN = [
     ("lost", both(put(15, r="ok"), log("a0 a1 b0 a1"))),
     ("lost", both(put(END, partitions={P: {"first": 7, "ids": []}}), add(push(33, ["d0", "d1"])))),
@@ -143,24 +150,36 @@ BROKEN = [
     ("snapshot changed", both(remove(25), put(END, snapshots={"s": "other"}))),
     ("snapshot back", put(END, snapshots={"s": "text"})),
     ("snapshot invented", put(STATE, snapshots={"s": "text", "z": ""})),
+    ("snapshot lost", both(put(13, expires=50), put(STATE, snapshots={}, now=[40, 45]))),
+    ("snapshot outlived", both(put(13, expires=50), put(STATE, now=[55, 60]))),
+    ("passed over", WHOLE),
     ("damaged", put(STATE, quick_check="row 1 missing from index")),
     ("record", remove(END)),
 ]
 
 
+def judge(change):
+    """What is wrong in a changed record, for either way to judge it."""
+    record = copy.deepcopy(RIGHT)
+    change(record)
+    record = sorted((e for e in record if e), key=lambda e: e["t"][1])
+    told = []
+    checker.follow(map(json.dumps, record), told.append)
+    return checker.check(record).wrong, told
+
+
 def main():
     failed = 0
     print(f"1..{len(BROKEN) + 2}")
-    right = checker.check(copy.deepcopy(RIGHT))
-    failed += bool(right.wrong)
-    print("ok" if not right.wrong else "not ok", "1 - a right record is accepted")
-    for text in right.wrong:
+    rights = put(0), GONE, EXPIRED
+    wrong = [text for change in rights for texts in judge(change) for text in texts]
+    failed += bool(wrong)
+    print("ok" if not wrong else "not ok", "1 - a right record is accepted")
+    for text in wrong:
         print("#", text)
     for i, (what, change) in enumerate(BROKEN, 2):
-        record = copy.deepcopy(RIGHT)
-        change(record)
-        found = checker.check([e for e in record if e]).wrong
-        good = any(text.startswith(what + ":") for text in found)
+        found = judge(change)
+        good = all(any(text.startswith(what + ":") for text in texts) for texts in found)
         failed += not good
         print("ok" if good else "not ok", f"{i} - found: {what}")
         if not good:
