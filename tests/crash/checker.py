@@ -59,6 +59,7 @@ class Checker:
         self.acks = collections.defaultdict(list)  # (g, p): [(t, to, r, implicit)]
         self.tops = collections.defaultdict(list)  # (g, p): the highest `to` up to each ack
         self.seeks = collections.defaultdict(list)  # (g, p): [(t, to, r)]
+        self.sought = collections.defaultdict(list)  # the same: the last before the last state
         self.causes = collections.defaultdict(list)  # (g, p): [t]; of coming again
         self.crashes = []
         self.covered = collections.defaultdict(lambda: -1)  # (g, p): sought past
@@ -155,7 +156,7 @@ class Checker:
     def on_ack(self, event):
         key = event["g"], event["p"]
         if event["r"] == "ok" and "read" in event:
-            for t, to, result in self.seeks[key]:
+            for t, to, result in self.sought[key] + self.seeks[key]:
                 self.expect(
                     result != "ok" or not (event["read"][1] < t[0] and t[1] < event["t"][0]),
                     "moved by a stale ack",
@@ -181,7 +182,10 @@ class Checker:
     def on_passed(self, event):
         key = event["g"], event["p"]
         read = event.get("read", event["t"])
-        if any(t[1] >= read[0] and t[0] <= event["t"][0] for t, _, _ in self.seeks[key]):
+        if any(
+            t[1] >= read[0] and t[0] <= event["t"][0]
+            for t, _, _ in self.sought[key] + self.seeks[key]
+        ):
             event = {**event, "r": "unknown"}  # the seek took the lease
         self.acked((event["g"], event["p"]), event, True)
 
@@ -412,6 +416,7 @@ class Checker:
 
     def forget_cursor(self, key, committed, t):
         self.acks[key], self.tops[key] = [(t, committed, "ok", False)], [committed]
+        self.sought[key] = sorted(self.sought[key] + self.seeks[key], key=lambda s: s[0][1])[-1:]
         self.seeks[key], self.covered[key] = [], committed
         self.delivered[key] = {o: t for o, t in self.delivered[key].items() if o > committed}
         oldest = min((t[0] for t in self.delivered[key].values()), default=EVER)

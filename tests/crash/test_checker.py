@@ -120,6 +120,8 @@ GONE = both(
 )
 WHOLE = both(GONE, put(END, whole=["q"]))
 # The snapshot is no longer there because its time has come.
+# What was read before a seek, and is passed after the state that follows it, acks nothing.
+SOUGHT = add(at("passed", 19, g=G, p=P, to=2, read=[7, 7.1], r="ok"))
 EXPIRED = both(put(13, expires=14), put(STATE, snapshots={}, now=[14, 15]), remove(25))
 BROKEN = [
     ("lost", both(put(15, r="ok"), log("a0 a1 b0 a1"))),
@@ -171,7 +173,7 @@ def judge(change):
 def main():
     failed = 0
     print(f"1..{len(BROKEN) + 2}")
-    rights = put(0), GONE, EXPIRED
+    rights = put(0), GONE, EXPIRED, SOUGHT
     wrong = [text for change in rights for texts in judge(change) for text in texts]
     failed += bool(wrong)
     print("ok" if not wrong else "not ok", "1 - a right record is accepted")
