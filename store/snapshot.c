@@ -43,9 +43,17 @@ static void snapshot_free(struct snapshot *snapshot)
 
 /* ---- finding ------------------------------------------------------------------------------ */
 
-static bool lives_locked(const struct snapshot *snapshot)
+/* It is there, and holds what it holds, until it has been dropped: a clock that was set
+ * forward and back must not show one again that held nothing meanwhile. */
+static void look_locked(struct snapshot *snapshot)
 {
-	return snapshot->info.expires_us > now_locked(snapshot->queue->store);
+	struct store *store = snapshot->queue->store;
+
+	if (snapshot->expired || snapshot->info.expires_us > now_locked(store))
+		return;
+	snapshot->expired = true;
+	TAILQ_INSERT_TAIL(&store->expired, snapshot, expired_entry);
+	pthread_cond_signal(&store->timer_wake);
 }
 
 static struct snapshot *find_locked(struct item *queue, const char *name)
@@ -53,8 +61,10 @@ static struct snapshot *find_locked(struct item *queue, const char *name)
 	struct snapshot *snapshot;
 
 	TAILQ_FOREACH(snapshot, &queue_of(queue)->snapshots, entry)
-	if (lives_locked(snapshot) && strcmp(snapshot->info.name, name) == 0)
+	if (strcmp(snapshot->info.name, name) == 0)
 		break;
+	if (snapshot)
+		look_locked(snapshot);
 	return snapshot;
 }
 
@@ -86,8 +96,7 @@ int64_t snapshots_floor_locked(const struct partition *partition)
 
 	TAILQ_FOREACH(snapshot, &queue->snapshots, entry)
 	{
-		at = lives_locked(snapshot) ? committed(snapshot, &partition->item)
-					    : INT64_MAX;
+		at = committed(snapshot, &partition->item);
 		if (at < floor)
 			floor = at;
 	}
@@ -130,14 +139,16 @@ int store_snapshot(struct item *queue, const char *name, struct snapshot_info *i
 
 int store_snapshot_next(struct item *queue, uint64_t after, struct snapshot_info *info)
 {
-	const struct snapshot *snapshot;
+	struct snapshot *snapshot;
 
 	pthread_mutex_lock(&queue->store->state);
 	TAILQ_FOREACH(snapshot, &queue_of(queue)->snapshots, entry)
-	if (snapshot->info.id > after && lives_locked(snapshot))
+	if (snapshot->info.id > after)
 		break;
-	if (snapshot)
+	if (snapshot) {
+		look_locked(snapshot);
 		*info = snapshot->info;
+	}
 	pthread_mutex_unlock(&queue->store->state);
 	return snapshot ? 0 : -ENOENT;
 }
@@ -170,13 +181,9 @@ static void ring_locked(struct store *store, struct alarm *alarm)
 {
 	struct snapshot *snapshot = container_of(alarm, struct snapshot, alarm);
 
-	if (lives_locked(snapshot)) {
+	look_locked(snapshot);
+	if (!snapshot->expired)
 		alarm_clock_locked(store, alarm, snapshot->info.expires_us);
-		return;
-	}
-	snapshot->expired = true;
-	TAILQ_INSERT_TAIL(&store->expired, snapshot, expired_entry);
-	retain_queue_locked(snapshot->queue); /* it holds nothing any more */
 }
 
 static void link_locked(struct snapshot *snapshot)
@@ -379,12 +386,8 @@ static int row_insert(struct store *store, const struct snapshot *snapshot,
 		      const char *text, size_t size)
 {
 	const struct snapshot_info *info = &snapshot->info;
-	sqlite3_stmt *stmt = conn_stmt(store->writer, STMT_SNAPSHOT_EXPIRED);
+	sqlite3_stmt *stmt = conn_stmt(store->writer, STMT_SNAPSHOT_INSERT);
 
-	bind_int(stmt, 1, (int64_t)snapshot->queue->id);
-	bind_text(stmt, 2, info->name);
-	conn_run(store->writer, stmt);
-	stmt = conn_stmt(store->writer, STMT_SNAPSHOT_INSERT);
 	bind_int(stmt, 1, (int64_t)snapshot->queue->id);
 	bind_text(stmt, 2, info->name);
 	bind_int(stmt, 3, info->created_us);

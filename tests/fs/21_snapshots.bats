@@ -749,6 +749,24 @@ left() { [ "$(snapshots)" = "$1" ]; }
 	wait_until gone_to 6
 }
 
+@test "while it lives nothing of it is deleted: a clock set forward and back brings back none" {
+	own_clock
+	start
+	shop
+	setting "$Q" snapshot_seconds 1d
+	is "$(keep s)" ok
+	clock 1000000
+	setting "$Q" retention_seconds 10d
+	wait_until left ''
+	clock 0
+	setting "$Q" retention_seconds 0
+	is "$(snapshots)" ''
+	is "$(sys write "$G/cursor" $'snapshot s\n')" ENOENT
+	is "$(keep s)" ok
+	remount
+	is "$(kept s)" '3=a 3=b -1=*' # the oldest retained
+}
+
 # ---- durable, and who may ---------------------------------------------------------------------
 
 @test "it survives kill -9 at once, and a remount; so do its removal and what it holds" {
