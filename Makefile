@@ -1,18 +1,20 @@
 # queenfs - plain make; `make help` says what there is.
 #
 # SANITIZE=address|undefined|thread builds into a directory of its own, so that switching
-# needs no clean. WERROR= turns warnings back into warnings.
+# needs no clean; SANITIZE=valgrind tests the plain build under valgrind. WERROR= turns
+# warnings back into warnings.
 
 VERSION := 0.1.0
 PREFIX ?= /usr/local
 MAINTAINER ?= queenfs authors <queenfs@example.org>
 WERROR ?= -Werror
 
-ifneq ($(filter-out address undefined thread,$(SANITIZE)),)
-$(error SANITIZE is address, undefined or thread)
+ifneq ($(filter-out address undefined thread valgrind,$(SANITIZE)),)
+$(error SANITIZE is address, undefined, thread or valgrind)
 endif
 
-BUILD := build$(addprefix /,$(SANITIZE))
+SANITIZED := $(filter-out valgrind,$(SANITIZE))
+BUILD := build$(addprefix /,$(SANITIZED))
 LIB := $(BUILD)/libqueen.a
 BIN := $(BUILD)/queenfs
 
@@ -35,8 +37,8 @@ LIB_CFLAGS := $(patsubst -I%,-isystem %,$(shell pkg-config --cflags $(LIBRARIES)
 FUSE_LIBS := $(shell pkg-config --libs fuse3 inih 2>/dev/null)
 SQLITE_LIBS := $(shell pkg-config --libs sqlite3 2>/dev/null)
 
-ifdef SANITIZE
-HARDEN := -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer
+ifneq ($(SANITIZED),)
+HARDEN := -fsanitize=$(SANITIZED) -fno-sanitize-recover=all -fno-omit-frame-pointer
 else
 HARDEN := -D_FORTIFY_SOURCE=2
 endif
@@ -74,7 +76,7 @@ help:
 	@echo "make install      DESTDIR= PREFIX=$(PREFIX); make uninstall"
 	@echo "make deb          a Debian package in $(BUILD)/"
 	@echo "make clean        remove build/"
-	@echo "SANITIZE=address|undefined|thread, WERROR= and CFLAGS= go with most of them"
+	@echo "SANITIZE=address|undefined|thread|valgrind, WERROR= and CFLAGS= go with most of them"
 
 # ---- building ----------------------------------------------------------------------
 
