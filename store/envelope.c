@@ -71,6 +71,10 @@ int buffer_add(struct buffer *buffer, const char *data, size_t size)
 
 /* ---- reading: what SQLite would let pass --------------------------------------------- */
 
+#define NOT_JSON                                                    \
+	"not valid JSON, or nested too deep; a line is one object " \
+	"like {\"data\": \"text\"}"
+
 /* The UTF-16 unit that a \u and four digits at `at` stand for, or -1. */
 static int escape_unit(const char *at, size_t left)
 {
@@ -124,9 +128,31 @@ static int escapes_check(const char *line, size_t size, struct store_why *why)
 	return 0;
 }
 
+/* To SQLite 3.40 an object or an array whose last value is a string is a key as well. So what
+ * ends before a colon, outside of strings, must be a string. */
+static bool keys_valid(const char *line, size_t size)
+{
+	bool quoted = false;
+	char last = '\0';
+
+	for (size_t i = 0; i < size; i++) {
+		char c = line[i];
+		if (c == '"')
+			quoted = !quoted;
+		else if (quoted && c == '\\')
+			i++;
+		else if (!quoted && c == ':' && last != '"')
+			return false;
+		if ((unsigned char)c > ' ')
+			last = c;
+	}
+	return true;
+}
+
 static int line_check(const char *line, size_t size, struct store_why *why)
 {
 	size_t blanks = 0;
+	int error;
 
 	if (memchr(line, '\0', size))
 		return why_set(why, -EINVAL,
@@ -140,7 +166,8 @@ static int line_check(const char *line, size_t size, struct store_why *why)
 		return why_set(
 			why, -EINVAL,
 			"not a JSON object; a line is one like {\"data\": \"text\"}");
-	return escapes_check(line, size, why);
+	error = escapes_check(line, size, why);
+	return error || keys_valid(line, size) ? error : why_set(why, -EINVAL, NOT_JSON);
 }
 
 /* ---- reading: keys and values -------------------------------------------------------- */
@@ -279,9 +306,7 @@ static int fields_read(struct envelope *envelope, const char *line, size_t size,
 		error = got == 1 ? field_read(envelope, stmt, why) : got;
 	sqlite3_reset(stmt);
 	if (error == -EIO)
-		error = why_set(why, -EINVAL,
-				"not valid JSON, or nested too deep; a line is one "
-				"object like {\"data\": \"text\"}");
+		error = why_set(why, -EINVAL, NOT_JSON);
 	return error;
 }
 
