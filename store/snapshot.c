@@ -30,6 +30,7 @@ struct snapshot {
 	size_t count;
 	struct alarm alarm; /* when it expires */
 	TAILQ_ENTRY(snapshot) entry, expired_entry;
+	bool over;    /* its time has come; for good */
 	bool expired; /* in the store's list of those to be dropped */
 };
 
@@ -43,17 +44,27 @@ static void snapshot_free(struct snapshot *snapshot)
 
 /* ---- finding ------------------------------------------------------------------------------ */
 
-/* It is there, and holds what it holds, until it has been dropped: a clock that was set
- * forward and back must not show one again that held nothing meanwhile. */
-static void look_locked(struct snapshot *snapshot)
+static void drop_soon_locked(struct snapshot *snapshot)
 {
 	struct store *store = snapshot->queue->store;
 
-	if (snapshot->expired || snapshot->info.expires_us > now_locked(store))
+	if (snapshot->expired)
 		return;
 	snapshot->expired = true;
 	TAILQ_INSERT_TAIL(&store->expired, snapshot, expired_entry);
 	pthread_cond_signal(&store->timer_wake);
+}
+
+/* Once over it stays so: a clock that was set forward and back must not show one again that
+ * held nothing meanwhile. */
+static bool lives_locked(struct snapshot *snapshot)
+{
+	if (!snapshot->over &&
+	    snapshot->info.expires_us <= now_locked(snapshot->queue->store)) {
+		snapshot->over = true;
+		drop_soon_locked(snapshot);
+	}
+	return !snapshot->over;
 }
 
 static struct snapshot *find_locked(struct item *queue, const char *name)
@@ -61,10 +72,8 @@ static struct snapshot *find_locked(struct item *queue, const char *name)
 	struct snapshot *snapshot;
 
 	TAILQ_FOREACH(snapshot, &queue_of(queue)->snapshots, entry)
-	if (strcmp(snapshot->info.name, name) == 0)
+	if (lives_locked(snapshot) && strcmp(snapshot->info.name, name) == 0)
 		break;
-	if (snapshot)
-		look_locked(snapshot);
 	return snapshot;
 }
 
@@ -91,12 +100,13 @@ static int64_t committed(const struct snapshot *snapshot, const struct item *par
 int64_t snapshots_floor_locked(const struct partition *partition)
 {
 	struct queue *queue = queue_of(partition->item.parent);
-	const struct snapshot *snapshot;
+	struct snapshot *snapshot;
 	int64_t floor = INT64_MAX, at;
 
 	TAILQ_FOREACH(snapshot, &queue->snapshots, entry)
 	{
-		at = committed(snapshot, &partition->item);
+		at = lives_locked(snapshot) ? committed(snapshot, &partition->item)
+					    : INT64_MAX;
 		if (at < floor)
 			floor = at;
 	}
@@ -127,7 +137,7 @@ int64_t snapshot_committed(const struct snapshot *snapshot, const struct item *p
 
 int store_snapshot(struct item *queue, const char *name, struct snapshot_info *info)
 {
-	const struct snapshot *snapshot;
+	struct snapshot *snapshot;
 
 	pthread_mutex_lock(&queue->store->state);
 	snapshot = find_locked(queue, name);
@@ -143,12 +153,10 @@ int store_snapshot_next(struct item *queue, uint64_t after, struct snapshot_info
 
 	pthread_mutex_lock(&queue->store->state);
 	TAILQ_FOREACH(snapshot, &queue_of(queue)->snapshots, entry)
-	if (snapshot->info.id > after)
+	if (snapshot->info.id > after && lives_locked(snapshot))
 		break;
-	if (snapshot) {
-		look_locked(snapshot);
+	if (snapshot)
 		*info = snapshot->info;
-	}
 	pthread_mutex_unlock(&queue->store->state);
 	return snapshot ? 0 : -ENOENT;
 }
@@ -181,9 +189,10 @@ static void ring_locked(struct store *store, struct alarm *alarm)
 {
 	struct snapshot *snapshot = container_of(alarm, struct snapshot, alarm);
 
-	look_locked(snapshot);
-	if (!snapshot->expired)
+	if (lives_locked(snapshot))
 		alarm_clock_locked(store, alarm, snapshot->info.expires_us);
+	else
+		drop_soon_locked(snapshot);
 }
 
 static void link_locked(struct snapshot *snapshot)
@@ -386,8 +395,12 @@ static int row_insert(struct store *store, const struct snapshot *snapshot,
 		      const char *text, size_t size)
 {
 	const struct snapshot_info *info = &snapshot->info;
-	sqlite3_stmt *stmt = conn_stmt(store->writer, STMT_SNAPSHOT_INSERT);
+	sqlite3_stmt *stmt = conn_stmt(store->writer, STMT_SNAPSHOT_EXPIRED);
 
+	bind_int(stmt, 1, (int64_t)snapshot->queue->id);
+	bind_text(stmt, 2, info->name);
+	conn_run(store->writer, stmt);
+	stmt = conn_stmt(store->writer, STMT_SNAPSHOT_INSERT);
 	bind_int(stmt, 1, (int64_t)snapshot->queue->id);
 	bind_text(stmt, 2, info->name);
 	bind_int(stmt, 3, info->created_us);

@@ -103,6 +103,7 @@ static const char *const texts[STMT_COUNT] = {
 	[STMT_SNAPSHOT_INSERT] = "INSERT INTO snapshots(queue, name, created_us, "
 				 "expires_us, last_partition, text) "
 				 "VALUES(?1, ?2, ?3, ?4, ?5, ?6)",
+	[STMT_SNAPSHOT_EXPIRED] = "DELETE FROM snapshots WHERE queue = ?1 AND name = ?2",
 	[STMT_SNAPSHOT_TEXT] = "SELECT text FROM snapshots WHERE id = ?1",
 	[STMT_SNAPSHOT_DELETE] = "DELETE FROM snapshots WHERE id = ?1",
 	[STMT_SNAPSHOTS_OF_QUEUE_DELETE] = "DELETE FROM snapshots WHERE queue = ?1",
