@@ -4,6 +4,7 @@
 // ahead, and so ack ahead, of a file opened for reading only.)
 'use strict';
 const fs = require('fs');
+const { ESTALE } = require('os').constants.errno; // error.code does not know it
 
 const [follow, output, name] = process.argv.slice(2);
 const queue = fs.openSync(follow, 'r+');
@@ -32,7 +33,7 @@ for (;;) {
 	try {
 		fs.writeSync(queue, 'ack');
 	} catch (error) {
-		if (error.code !== 'ESTALE') // the lease has ended, or a seek came
+		if (error.errno !== -ESTALE) // the lease has ended, or a seek came
 			throw error;
 	}
 }
