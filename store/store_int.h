@@ -112,8 +112,8 @@ struct conn {
 	sqlite3_stmt *stmts[STMT_COUNT];
 	int error; /* -errno of the first failure since conn_error_clear(), or 0 */
 	struct store_why why;
-	bool doubtful;	   /* a sync has failed: db_mend_wal() */
-	struct conn *next; /* in the pool */
+	atomic_bool doubtful; /* a sync has failed: db_mend_wal() */
+	struct conn *next;    /* in the pool */
 };
 
 /* The statement, reset and unbound; NULL on failure (conn->error is set, and conn_step
@@ -997,7 +997,6 @@ struct store {
 	_Atomic uint64_t wal_bytes;    /* store_stats() reads it */
 	uint64_t wal_retry_bytes;      /* somebody else reads: try again at this size */
 	_Atomic uint64_t copied_bytes; /* of the WAL: the file has them */
-	atomic_bool copy_unsynced;     /* the copying thread met it */
 	/* Pushed to by this batch; new ones are born in this order, which is that of ids. */
 	struct partition *batch_partitions, **batch_partitions_end;
 	int64_t commit_us;   /* newest_us as this batch will leave it */

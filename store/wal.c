@@ -92,13 +92,13 @@ static int copied_forget(struct store *store)
 	return code;
 }
 
-/* With copy_lock, if it is doubtful. */
-static int wal_sync(struct store *store)
+/* To mend it, with copy_lock. */
+static int wal_sync(struct store *store, bool mend)
 {
 	sqlite3_file *wal = NULL;
 	int code = wal_file(store, &wal);
 
-	if (code == SQLITE_OK && wal && store->writer->doubtful) {
+	if (code == SQLITE_OK && wal && mend) {
 		code = copied_forget(store);
 		if (code == SQLITE_OK)
 			code = wal_rewrite(store, wal);
@@ -108,32 +108,26 @@ static int wal_sync(struct store *store)
 					    SQLITE_SYNC_NORMAL | SQLITE_SYNC_DATAONLY);
 	if (code != SQLITE_OK)
 		return conn_fail(store->writer, code);
-	store->writer->doubtful = false;
+	if (mend)
+		store->writer->doubtful = false;
 	return 0;
-}
-
-static bool doubtful(struct store *store)
-{
-	if (atomic_exchange(&store->copy_unsynced, false))
-		store->writer->doubtful = true;
-	return store->writer->doubtful;
 }
 
 int db_sync_wal(struct store *store)
 {
 	int error;
 
-	if (!doubtful(store))
-		return wal_sync(store);
+	if (!store->writer->doubtful)
+		return wal_sync(store, false);
 	pthread_mutex_lock(&store->copy_lock);
-	error = wal_sync(store);
+	error = wal_sync(store, true);
 	pthread_mutex_unlock(&store->copy_lock);
 	return error;
 }
 
 int db_mend_wal(struct store *store)
 {
-	return doubtful(store) ? db_sync_wal(store) : 0;
+	return store->writer->doubtful ? db_sync_wal(store) : 0;
 }
 
 /* ---- into the file ---------------------------------------------------------------------- */
@@ -154,7 +148,7 @@ static int checkpoint(struct conn *conn, int mode)
 static int checkpoint_whole(struct store *store, int mode)
 {
 	struct conn *writer = store->writer;
-	int error = doubtful(store) ? wal_sync(store) : 0;
+	int error = writer->doubtful ? wal_sync(store, true) : 0;
 
 	if (!error)
 		error = checkpoint(writer, SQLITE_CHECKPOINT_PASSIVE);
@@ -234,7 +228,7 @@ static void copy(struct store *store)
 		store->copied_bytes =
 			(uint64_t)frames * (store->page_bytes + WAL_FRAME_HEADER);
 	else if (code == SQLITE_IOERR_FSYNC)
-		store->copy_unsynced = true;
+		store->writer->doubtful = true;
 }
 
 static void *copy_main(void *arg)
@@ -244,7 +238,8 @@ static void *copy_main(void *arg)
 	pthread_mutex_lock(&store->copy_lock);
 	while (!store->copy_stop) {
 		pthread_cond_wait(&store->copy_wake, &store->copy_lock);
-		if (!store->copy_stop && !store->full && !store->copy_unsynced)
+		/* What is in doubt in the WAL must not get into the file. */
+		if (!store->copy_stop && !store->full && !store->writer->doubtful)
 			copy(store);
 	}
 	pthread_mutex_unlock(&store->copy_lock);
