@@ -157,6 +157,10 @@ int db_mend_wal(struct store *store);
  * is cut. */
 enum checkpoint { CHECKPOINT_IF_LARGE, CHECKPOINT_NOW, CHECKPOINT_CUT };
 void db_checkpoint(struct store *store, enum checkpoint when);
+/* Mends what the last start has left. */
+int wal_open(struct store *store);
+/* Before the last connection is closed: SQLite then copies what is left, and removes the WAL. */
+void wal_close(struct store *store);
 int copy_start(struct store *store);
 void copy_end(struct store *store);
 

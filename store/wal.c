@@ -9,8 +9,10 @@
  *    comes to the same, and can mend it.
  * 3. Once a sync has failed, the kernel may take pages for clean that never reached the disk,
  *    and a later sync says nothing about them. So before the next sync or checkpoint counts,
- *    the WAL is written once more, and copied from its start. What was refused stands behind its end, whole, and would
- *    be found by the next start: the frame there is made void.
+ *    the WAL is written once more, and copied from its start. What was refused stands behind
+ *    its end, whole, and would be found by the next start: the frame there is made void.
+ * 4. A WAL that is found at a start is taken for doubtful: what was met before, nobody knows.
+ *    One that is doubtful at the close, and cannot be mended, is left to the next start.
  */
 #include <string.h>
 
@@ -205,6 +207,27 @@ void db_checkpoint(struct store *store, enum checkpoint when)
 	pthread_mutex_lock(&store->copy_lock);
 	restart(store, mode);
 	pthread_mutex_unlock(&store->copy_lock);
+}
+
+int wal_open(struct store *store)
+{
+	int error;
+
+	store->writer->doubtful = true;
+	error = db_mend_wal(store);
+	if (error != -ENOSPC)
+		return error;
+	conn_error_clear(store->writer); /* no reason not to start; it stays doubtful */
+	return 0;
+}
+
+void wal_close(struct store *store)
+{
+	if (!store->writer->error)
+		db_checkpoint(store, CHECKPOINT_CUT);
+	if (db_mend_wal(store))
+		sqlite3_db_config(store->writer->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1,
+				  NULL);
 }
 
 /* ---- the thread -------------------------------------------------------------------------- */
