@@ -159,12 +159,13 @@ static int lock_take(struct store *store, struct store_why *why)
 static int on_wal(void *arg, sqlite3 *db, const char *name, int pages)
 {
 	struct store *store = arg;
+	uint64_t before = store->wal_bytes;
 
 	(void)db;
 	(void)name;
 	store->wal_bytes = (uint64_t)pages * (store->page_bytes + WAL_FRAME_HEADER);
-	if (store->wal_bytes < store->copied_bytes) /* SQLite has begun it anew */
-		store->copied_bytes = 0;
+	if (store->wal_bytes < before) /* SQLite has begun it anew */
+		store->copied_bytes = store->wal_retry_bytes = 0;
 	return SQLITE_OK;
 }
 

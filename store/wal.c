@@ -14,6 +14,8 @@
  * 4. A WAL that is found at a start is taken for doubtful: what was met before, nobody knows.
  *    One that is doubtful at the close, and cannot be mended, is left to the next start.
  */
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "store_int.h"
@@ -136,6 +138,13 @@ int db_mend_wal(struct store *store)
 
 #define COPY_PARTS 4 /* of the limit, after each of which the thread copies */
 
+/* Writing over what is there costs half of what growing a file does, so the file is cut only
+ * when it is far too large or its room is wanted. */
+static uint64_t far_too_large(const struct store *store)
+{
+	return 2 * store->wal_limit_bytes;
+}
+
 static int checkpoint(struct conn *conn, int mode)
 {
 	int code = sqlite3_wal_checkpoint_v2(conn->db, "main", mode, NULL, NULL);
@@ -199,10 +208,8 @@ void db_checkpoint(struct store *store, enum checkpoint when)
 			pthread_cond_signal(&store->copy_wake);
 		return;
 	}
-	/* Writing over what is there costs half of what growing a file does, so the file is
-	 * cut only when it is far too large or its room is wanted. */
 	if (when == CHECKPOINT_CUT || store->full ||
-	    store->wal_bytes > 2 * store->wal_limit_bytes)
+	    store->wal_bytes > far_too_large(store))
 		mode = SQLITE_CHECKPOINT_TRUNCATE;
 	pthread_mutex_lock(&store->copy_lock);
 	restart(store, mode);
@@ -211,8 +218,15 @@ void db_checkpoint(struct store *store, enum checkpoint when)
 
 int wal_open(struct store *store)
 {
+	char text[64];
 	int error;
 
+	/* Also when it is SQLite that begins it anew. */
+	snprintf(text, sizeof(text), "PRAGMA journal_size_limit = %" PRIu64,
+		 far_too_large(store));
+	error = conn_exec(store->writer, text);
+	if (error)
+		return error;
 	store->writer->doubtful = true;
 	error = db_mend_wal(store);
 	if (error != -ENOSPC)
