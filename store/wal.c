@@ -246,24 +246,34 @@ void wal_close(struct store *store)
 
 /* ---- the thread -------------------------------------------------------------------------- */
 
+static int copied_sync(struct store *store)
+{
+	sqlite3_file *file = NULL;
+	int code = sqlite3_file_control(store->copier_conn->db, "main",
+					SQLITE_FCNTL_FILE_POINTER, &file);
+
+	if (code == SQLITE_OK)
+		code = file->pMethods->xSync(file,
+					     SQLITE_SYNC_NORMAL | SQLITE_SYNC_DATAONLY);
+	return code;
+}
+
 /* SQLite syncs the file once all of the WAL is in it; a part that is on the disk already
  * need not be waited for then. */
 static void copy(struct store *store)
 {
-	sqlite3 *db = store->copier_conn->db;
-	sqlite3_file *file = NULL;
+	uint64_t copied = store->copied_bytes;
 	int frames = 0;
-	int code = sqlite3_wal_checkpoint_v2(db, "main", SQLITE_CHECKPOINT_PASSIVE, NULL,
-					     &frames);
+	int code = sqlite3_wal_checkpoint_v2(store->copier_conn->db, "main",
+					     SQLITE_CHECKPOINT_PASSIVE, NULL, &frames);
 
 	if (code == SQLITE_OK)
-		code = sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &file);
+		copied = (uint64_t)frames * (store->page_bytes + WAL_FRAME_HEADER);
+	/* Somebody outside may keep it from going on, while we are woken at each commit. */
+	if (code == SQLITE_OK && copied != store->copied_bytes)
+		code = copied_sync(store);
 	if (code == SQLITE_OK)
-		code = file->pMethods->xSync(file,
-					     SQLITE_SYNC_NORMAL | SQLITE_SYNC_DATAONLY);
-	if (code == SQLITE_OK)
-		store->copied_bytes =
-			(uint64_t)frames * (store->page_bytes + WAL_FRAME_HEADER);
+		store->copied_bytes = copied;
 	else if (code == SQLITE_IOERR_FSYNC)
 		store->writer->doubtful = true;
 }
