@@ -176,8 +176,10 @@ static int batch_write(struct store *store, struct batch *batch)
 		batch_apply(store, batch);
 		return writer->error;
 	}
-	if (store->disk && db_mend_wal(store))
+	if (store->disk && db_mend_wal(store)) {
+		tail_folded(store, false);
 		return writer->error;
+	}
 	set_synchronous(store,
 			store->disk && (anybody_waits(batch) || !tail_empty(store)));
 	conn_run(writer, conn_stmt(writer, STMT_BEGIN));

@@ -159,12 +159,13 @@ static int lock_take(struct store *store, struct store_why *why)
 static int on_wal(void *arg, sqlite3 *db, const char *name, int pages)
 {
 	struct store *store = arg;
+	uint64_t before = store->wal_bytes;
 
 	(void)db;
 	(void)name;
 	store->wal_bytes = (uint64_t)pages * (store->page_bytes + WAL_FRAME_HEADER);
-	if (store->wal_bytes < store->copied_bytes) /* SQLite has begun it anew */
-		store->copied_bytes = 0;
+	if (store->wal_bytes < before) /* SQLite has begun it anew */
+		store->copied_bytes = store->wal_retry_bytes = 0;
 	return SQLITE_OK;
 }
 
@@ -272,11 +273,11 @@ int store_open(const struct store_options *options, struct store **out,
 	    (error = schema_probe(store->path, why)) ||
 	    (error = schema_make(store->path, why)) ||
 	    (error = writer_open(store, why)) || (error = schema_update(store, why)) ||
-	    (error = reserve_open(store, why)) || (error = tail_open(store, why)) ||
-	    (error = meta_load(store)) || (error = dedup_load(store)) ||
-	    (error = items_load(store)) || (error = wal_prepare(store)) ||
-	    (error = timer_start(store)) || (error = passing_start(store)) ||
-	    (error = copy_start(store))) {
+	    (error = reserve_open(store, why)) || (error = wal_open(store)) ||
+	    (error = tail_open(store, why)) || (error = meta_load(store)) ||
+	    (error = dedup_load(store)) || (error = items_load(store)) ||
+	    (error = wal_prepare(store)) || (error = timer_start(store)) ||
+	    (error = passing_start(store)) || (error = copy_start(store))) {
 		if (why && !why->text[0])
 			why_set(why, 0, "%s",
 				store->writer && store->writer->error
@@ -299,8 +300,8 @@ void store_close(struct store *store)
 		store->pool = conn->next;
 		conn_close(conn);
 	}
-	if (store->writer && !store->writer->error)
-		db_checkpoint(store, CHECKPOINT_CUT);
+	if (store->page_bytes) /* the writing connection is whole */
+		wal_close(store);
 	tail_close(store);
 	conn_close(store->writer);
 	while ((envelope = envelope_idle(store)))

@@ -113,8 +113,8 @@ struct conn {
 	sqlite3_stmt *stmts[STMT_COUNT];
 	int error; /* -errno of the first failure since conn_error_clear(), or 0 */
 	struct store_why why;
-	bool doubtful;	   /* a sync has failed: db_mend_wal() */
-	struct conn *next; /* in the pool */
+	atomic_bool doubtful; /* a sync has failed: db_mend_wal() */
+	struct conn *next;    /* in the pool */
 };
 
 /* The statement, reset and unbound; NULL on failure (conn->error is set, and conn_step
@@ -158,6 +158,10 @@ int db_mend_wal(struct store *store);
  * is cut. */
 enum checkpoint { CHECKPOINT_IF_LARGE, CHECKPOINT_NOW, CHECKPOINT_CUT };
 void db_checkpoint(struct store *store, enum checkpoint when);
+/* Mends what the last start has left. */
+int wal_open(struct store *store);
+/* Before the last connection is closed: SQLite then copies what is left, and removes the WAL. */
+void wal_close(struct store *store);
 int copy_start(struct store *store);
 void copy_end(struct store *store);
 
@@ -998,7 +1002,6 @@ struct store {
 	_Atomic uint64_t wal_bytes;    /* store_stats() reads it */
 	uint64_t wal_retry_bytes;      /* somebody else reads: try again at this size */
 	_Atomic uint64_t copied_bytes; /* of the WAL: the file has them */
-	atomic_bool copy_unsynced;     /* the copying thread met it */
 	/* Pushed to by this batch; new ones are born in this order, which is that of ids. */
 	struct partition *batch_partitions, **batch_partitions_end;
 	int64_t commit_us;   /* newest_us as this batch will leave it */

@@ -9,9 +9,13 @@
  *    comes to the same, and can mend it.
  * 3. Once a sync has failed, the kernel may take pages for clean that never reached the disk,
  *    and a later sync says nothing about them. So before the next sync or checkpoint counts,
- *    the WAL is written once more, and copied from its start. What was refused stands behind its end, whole, and would
- *    be found by the next start: the frame there is made void.
+ *    the WAL is written once more, and copied from its start. What was refused stands behind
+ *    its end, whole, and would be found by the next start: the frame there is made void.
+ * 4. A WAL that is found at a start is taken for doubtful: what was met before, nobody knows.
+ *    One that is doubtful at the close, and cannot be mended, is left to the next start.
  */
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "store_int.h"
@@ -92,13 +96,13 @@ static int copied_forget(struct store *store)
 	return code;
 }
 
-/* With copy_lock, if it is doubtful. */
-static int wal_sync(struct store *store)
+/* To mend it, with copy_lock. */
+static int wal_sync(struct store *store, bool mend)
 {
 	sqlite3_file *wal = NULL;
 	int code = wal_file(store, &wal);
 
-	if (code == SQLITE_OK && wal && store->writer->doubtful) {
+	if (code == SQLITE_OK && wal && mend) {
 		code = copied_forget(store);
 		if (code == SQLITE_OK)
 			code = wal_rewrite(store, wal);
@@ -108,37 +112,38 @@ static int wal_sync(struct store *store)
 					    SQLITE_SYNC_NORMAL | SQLITE_SYNC_DATAONLY);
 	if (code != SQLITE_OK)
 		return conn_fail(store->writer, code);
-	store->writer->doubtful = false;
+	if (mend)
+		store->writer->doubtful = false;
 	return 0;
-}
-
-static bool doubtful(struct store *store)
-{
-	if (atomic_exchange(&store->copy_unsynced, false))
-		store->writer->doubtful = true;
-	return store->writer->doubtful;
 }
 
 int db_sync_wal(struct store *store)
 {
 	int error;
 
-	if (!doubtful(store))
-		return wal_sync(store);
+	if (!store->writer->doubtful)
+		return wal_sync(store, false);
 	pthread_mutex_lock(&store->copy_lock);
-	error = wal_sync(store);
+	error = wal_sync(store, true);
 	pthread_mutex_unlock(&store->copy_lock);
 	return error;
 }
 
 int db_mend_wal(struct store *store)
 {
-	return doubtful(store) ? db_sync_wal(store) : 0;
+	return store->writer->doubtful ? db_sync_wal(store) : 0;
 }
 
 /* ---- into the file ---------------------------------------------------------------------- */
 
 #define COPY_PARTS 4 /* of the limit, after each of which the thread copies */
+
+/* Writing over what is there costs half of what growing a file does, so the file is cut only
+ * when it is far too large or its room is wanted. */
+static uint64_t far_too_large(const struct store *store)
+{
+	return 2 * store->wal_limit_bytes;
+}
 
 static int checkpoint(struct conn *conn, int mode)
 {
@@ -154,7 +159,7 @@ static int checkpoint(struct conn *conn, int mode)
 static int checkpoint_whole(struct store *store, int mode)
 {
 	struct conn *writer = store->writer;
-	int error = doubtful(store) ? wal_sync(store) : 0;
+	int error = writer->doubtful ? wal_sync(store, true) : 0;
 
 	if (!error)
 		error = checkpoint(writer, SQLITE_CHECKPOINT_PASSIVE);
@@ -203,38 +208,74 @@ void db_checkpoint(struct store *store, enum checkpoint when)
 			pthread_cond_signal(&store->copy_wake);
 		return;
 	}
-	/* Writing over what is there costs half of what growing a file does, so the file is
-	 * cut only when it is far too large or its room is wanted. */
 	if (when == CHECKPOINT_CUT || store->full ||
-	    store->wal_bytes > 2 * store->wal_limit_bytes)
+	    store->wal_bytes > far_too_large(store))
 		mode = SQLITE_CHECKPOINT_TRUNCATE;
 	pthread_mutex_lock(&store->copy_lock);
 	restart(store, mode);
 	pthread_mutex_unlock(&store->copy_lock);
 }
 
+int wal_open(struct store *store)
+{
+	char text[64];
+	int error;
+
+	/* Also when it is SQLite that begins it anew. */
+	snprintf(text, sizeof(text), "PRAGMA journal_size_limit = %" PRIu64,
+		 far_too_large(store));
+	error = conn_exec(store->writer, text);
+	if (error)
+		return error;
+	store->writer->doubtful = true;
+	error = db_mend_wal(store);
+	if (error != -ENOSPC)
+		return error;
+	conn_error_clear(store->writer); /* no reason not to start; it stays doubtful */
+	return 0;
+}
+
+void wal_close(struct store *store)
+{
+	if (!store->writer->error)
+		db_checkpoint(store, CHECKPOINT_CUT);
+	if (db_mend_wal(store))
+		sqlite3_db_config(store->writer->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1,
+				  NULL);
+}
+
 /* ---- the thread -------------------------------------------------------------------------- */
+
+static int copied_sync(struct store *store)
+{
+	sqlite3_file *file = NULL;
+	int code = sqlite3_file_control(store->copier_conn->db, "main",
+					SQLITE_FCNTL_FILE_POINTER, &file);
+
+	if (code == SQLITE_OK)
+		code = file->pMethods->xSync(file,
+					     SQLITE_SYNC_NORMAL | SQLITE_SYNC_DATAONLY);
+	return code;
+}
 
 /* SQLite syncs the file once all of the WAL is in it; a part that is on the disk already
  * need not be waited for then. */
 static void copy(struct store *store)
 {
-	sqlite3 *db = store->copier_conn->db;
-	sqlite3_file *file = NULL;
+	uint64_t copied = store->copied_bytes;
 	int frames = 0;
-	int code = sqlite3_wal_checkpoint_v2(db, "main", SQLITE_CHECKPOINT_PASSIVE, NULL,
-					     &frames);
+	int code = sqlite3_wal_checkpoint_v2(store->copier_conn->db, "main",
+					     SQLITE_CHECKPOINT_PASSIVE, NULL, &frames);
 
 	if (code == SQLITE_OK)
-		code = sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &file);
+		copied = (uint64_t)frames * (store->page_bytes + WAL_FRAME_HEADER);
+	/* Somebody outside may keep it from going on, while we are woken at each commit. */
+	if (code == SQLITE_OK && copied != store->copied_bytes)
+		code = copied_sync(store);
 	if (code == SQLITE_OK)
-		code = file->pMethods->xSync(file,
-					     SQLITE_SYNC_NORMAL | SQLITE_SYNC_DATAONLY);
-	if (code == SQLITE_OK)
-		store->copied_bytes =
-			(uint64_t)frames * (store->page_bytes + WAL_FRAME_HEADER);
+		store->copied_bytes = copied;
 	else if (code == SQLITE_IOERR_FSYNC)
-		store->copy_unsynced = true;
+		store->writer->doubtful = true;
 }
 
 static void *copy_main(void *arg)
@@ -244,7 +285,8 @@ static void *copy_main(void *arg)
 	pthread_mutex_lock(&store->copy_lock);
 	while (!store->copy_stop) {
 		pthread_cond_wait(&store->copy_wake, &store->copy_lock);
-		if (!store->copy_stop && !store->full && !store->copy_unsynced)
+		/* What is in doubt in the WAL must not get into the file. */
+		if (!store->copy_stop && !store->full && !store->writer->doubtful)
 			copy(store);
 	}
 	pthread_mutex_unlock(&store->copy_lock);

@@ -63,6 +63,8 @@ static struct {
 	size_t name_step_count;
 	/* faults */
 	enum fault fault;
+	char only[64];	       /* the file, "": any */
+	bool dirty[FILES_MAX]; /* written to since its last sync */
 	uint64_t fail_at, fail_count, calls, failed;
 } disk = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -128,6 +130,10 @@ static struct step *step_add(enum step_kind kind, unsigned file)
 {
 	disk.steps = grown(disk.steps, disk.count, &disk.room, sizeof(*disk.steps));
 	disk.steps[disk.count] = (struct step){ .kind = kind, .file = file };
+	if (kind == WRITE || kind == SIZE)
+		disk.dirty[file] = true;
+	else if (kind == SYNC || kind == LOSE)
+		disk.dirty[file] = false;
 	return &disk.steps[disk.count++];
 }
 
@@ -169,6 +175,17 @@ static int recorded(int fd)
 
 /* ---- faults ------------------------------------------------------------------------------ */
 
+/* Is it a call that may fail? */
+static bool chosen(int fd)
+{
+	const struct name *only = name_find(disk.names, disk.name_count, disk.only);
+	int file = recorded(fd);
+
+	if (disk.only[0] && (!only || (int)only->file != file))
+		return false;
+	return disk.fault != FAULT_SYNC || file < 0 || disk.dirty[file];
+}
+
 /* Does this call fail? Under the lock. 2: after half of it. */
 static int fails(int fd, bool needs_room)
 {
@@ -176,6 +193,8 @@ static int fails(int fd, bool needs_room)
 		return 0;
 	if (needs_room ? disk.fault == FAULT_SYNC
 		       : disk.fault != FAULT_EIO && disk.fault != FAULT_SYNC)
+		return 0;
+	if (!chosen(fd))
 		return 0;
 	disk.calls++;
 	if (disk.calls < disk.fail_at || disk.calls >= disk.fail_at + disk.fail_count)
@@ -187,8 +206,15 @@ static int fails(int fd, bool needs_room)
 
 void disk_fail(const char *directory, enum fault fault, uint64_t at, uint64_t count)
 {
+	disk_fail_file(directory, "", fault, at, count);
+}
+
+void disk_fail_file(const char *directory, const char *name, enum fault fault,
+		    uint64_t at, uint64_t count)
+{
 	pthread_mutex_lock(&disk.lock);
 	snprintf(disk.directory, sizeof(disk.directory), "%s", directory);
+	snprintf(disk.only, sizeof(disk.only), "%s", name);
 	disk.fault = fault;
 	disk.fail_at = at;
 	disk.fail_count = count;
@@ -203,7 +229,12 @@ uint64_t disk_calls(void)
 
 uint64_t disk_failed(void)
 {
-	return disk.failed;
+	uint64_t failed;
+
+	pthread_mutex_lock(&disk.lock);
+	failed = disk.failed;
+	pthread_mutex_unlock(&disk.lock);
+	return failed;
 }
 
 /* ---- the calls --------------------------------------------------------------------------- */

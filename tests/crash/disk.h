@@ -41,9 +41,13 @@ void disk_image(size_t step, enum luck luck, uint64_t seed, const char *director
 /* From now on the at-th write or sync below the directory fails, and as many in a row as
  * count says; 0: none. A full disk fails only what needs room. FAULT_SYNC fails syncs alone;
  * while it is recorded, what such a sync was to bring to the disk never gets there, nor by a
- * later one: the kernel takes it for clean (as Linux does). */
+ * later one: the kernel takes it for clean (as Linux does). A sync that has nothing to bring
+ * there does not fail, and does not count. */
 enum fault { FAULT_EIO, FAULT_ENOSPC, FAULT_SHORT, FAULT_SYNC };
 void disk_fail(const char *directory, enum fault fault, uint64_t at, uint64_t count);
+/* The same for one file of the directory alone, which is recorded. */
+void disk_fail_file(const char *directory, const char *name, enum fault fault,
+		    uint64_t at, uint64_t count);
 
 /* How many calls could have failed, and how many did, since disk_fail(). */
 uint64_t disk_calls(void);

@@ -368,6 +368,25 @@ int load_push_all(struct load *load)
 	return load->error;
 }
 
+int load_commit(struct load *load)
+{
+	struct item *partition = partition_of_load(load, 0);
+	struct messages messages = messages_make(load, 3, (size_t)400 * KiB);
+
+	load->failures = load->results = load->error = 0;
+	ANSWERED(load,
+		 store_push(load->queue, partition, &messages, answer_done, &answer));
+	store_put(partition);
+	return load->error;
+}
+
+int load_sync(struct load *load)
+{
+	load->failures = load->results = load->error = 0;
+	do_sync(load);
+	return load->error;
+}
+
 /* ---- opening ----------------------------------------------------------------------------- */
 
 static int made(struct load *load, struct item *parent, enum item_kind kind,
@@ -388,11 +407,13 @@ int load_open(struct load *load, const char *directory, bool disk)
 	struct store_options options = { .path = path,
 					 .disk = disk,
 					 .reserve_bytes = (uint64_t)64 * KiB,
-					 .wal_limit_bytes = (uint64_t)256 * KiB };
+					 .wal_limit_bytes = load->wal_limit_bytes };
 	struct store_why why = { "" };
 	int error;
 
 	snprintf(path, sizeof(path), "%s/queen.db", directory);
+	if (!options.wal_limit_bytes)
+		options.wal_limit_bytes = (uint64_t)256 * KiB;
 	load->store = NULL;
 	load->queue = load->group = load->other = NULL;
 	load->leased = load->popping = NULL;
@@ -437,6 +458,8 @@ void load_close(struct load *load)
 	if (load->store)
 		store_close(load->store);
 	load->store = NULL;
+	load->queue = load->group = load->other = NULL;
+	load->leased = load->popping = NULL;
 }
 
 /* ---- what the store shows ---------------------------------------------------------------- */

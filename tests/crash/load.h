@@ -15,7 +15,8 @@ struct load {
 	struct store *store;
 	struct item *queue, *group, *other;
 	struct reader *leased, *popping;
-	uint64_t seed, number; /* of messages and names */
+	uint64_t seed, number;	  /* of messages and names */
+	uint64_t wal_limit_bytes; /* 0: a small one */
 	int failures,
 		results; /* of the last step: how many verbs failed, were answered */
 	int error;	 /* one of theirs */
@@ -33,6 +34,12 @@ bool load_step(struct load *load);
 
 /* Pushes a message to every partition; 0 or -errno. */
 int load_push_all(struct load *load);
+
+/* Pushes more than the tail takes, so that SQLite commits it, in pages that nobody writes to
+ * later; 0 or -errno. */
+int load_commit(struct load *load);
+/* store_sync(); 0 or -errno. */
+int load_sync(struct load *load);
 
 /* Everything that is durable and not lazy, as text: the caller frees it. What is wrong in
  * itself is said in it with WRONG. */

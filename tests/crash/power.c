@@ -6,6 +6,8 @@
  *   power errors disk|os EVERY    fails every EVERY-th write and sync of a load, and of a
  *                                 start after a crash: by EIO, ENOSPC, or half written,
  *                                 once, some times, or from then on
+ *   power syncs disk|os ROUNDS    fails a sync of the store's file or of its WAL where most
+ *                                 depends on it, then cuts the power
  *
  * 1. The load is one step after the other, and after each the store is asked for all that it
  *    shows. So what a cut may leave is one of few states: with durability disk the one after
@@ -683,6 +685,147 @@ static unsigned errors(unsigned every, unsigned *starts)
 	return done;
 }
 
+/* ---- syncs ------------------------------------------------------------------------------- */
+
+#define COMMITS_MOST 5000 /* before what is waited for counts as never coming */
+
+static void must(const char *what, int error)
+{
+	if (error && !run.wrong)
+		wrong(what, strerror(-error), NULL);
+}
+
+static uint64_t wal_bytes(struct load *load)
+{
+	struct store_stats stats;
+
+	store_stats(load->store, &stats);
+	return stats.wal_bytes;
+}
+
+/* Commits until the WAL is written from its start again. */
+static void until_anew(struct load *load)
+{
+	uint64_t before = 0;
+
+	for (unsigned i = 0; i < COMMITS_MOST && wal_bytes(load) >= before; i++) {
+		before = wal_bytes(load);
+		must("a commit", load_commit(load));
+	}
+	must("the WAL does not begin anew", wal_bytes(load) < before ? 0 : -ETIME);
+	must("a commit", load_commit(load));
+}
+
+/* The one who looks gives way to one who sees all that is committed by now; there is always
+ * one of them, so the WAL is never copied whole. */
+static void outsider_next(sqlite3 **outsider)
+{
+	sqlite3 *before = *outsider;
+
+	*outsider = outsider_begin();
+	sqlite3_close(before);
+}
+
+/* A part of the WAL is copied, and the sync of the file fails that was for it. */
+static void part_lost(struct load *load)
+{
+	sqlite3 *outsider = outsider_begin();
+
+	disk_fail_file(run.live, "queen.db", FAULT_SYNC, 1, 1);
+	for (unsigned i = 0; i < COMMITS_MOST && !disk_failed(); i++) {
+		must("a commit", load_commit(load));
+		outsider_next(&outsider);
+	}
+	must("nobody copies the WAL", disk_failed() ? 0 : -ETIME);
+	sqlite3_close(outsider);
+	until_anew(load);
+}
+
+/* The same, but it is the committing role that copies, and nobody syncs the part until the
+ * store is closed. */
+static void part_lost_closing(struct load *load)
+{
+	sqlite3 *outsider = outsider_begin();
+
+	must("a commit", load_commit(load));
+	outsider_next(&outsider);
+	must("a commit", load_commit(load));
+	sqlite3_close(outsider);
+	disk_fail_file(run.live, "queen.db", FAULT_SYNC, 1, 1);
+}
+
+/* The WAL cannot be synced, and the store is closed so; the next one promises what it finds. */
+static void wal_lost_closing(struct load *load)
+{
+	uint64_t limit = load->wal_limit_bytes;
+
+	must("a sync", load_sync(load));
+	must("a push", load_push_all(load)); /* the close has a tail to bring in */
+	disk_fail(run.live, FAULT_SYNC, 1, UINT64_MAX / 2);
+	load_commit(load);
+	load_sync(load);
+	load_close(load);
+	disk_fail(run.live, FAULT_EIO, 0, 0);
+	*load = (struct load){ .seed = 1, .number = 500000, .wal_limit_bytes = limit };
+	must("a start after syncs that failed", load_open(load, run.live, run.disk));
+	must("a commit", load_commit(load));
+}
+
+static const struct {
+	const char *name;
+	void (*play)(struct load *load);
+	uint64_t wal_limit_bytes;
+	bool close;
+} plays[] = {
+	/* The thread copies, so that it is the one who syncs. */
+	{ "a part of the WAL is lost while it is copied", part_lost, 8u << 20, false },
+	/* The limit is passed at once, so that only the committing role copies. */
+	{ "a part of the WAL is lost at the close", part_lost_closing, 1u << 16, true },
+	{ "the WAL is lost, and a new start finds it", wal_lost_closing, 4u << 20,
+	  false },
+};
+#define PLAYS (sizeof(plays) / sizeof(*plays))
+
+static void play(size_t which)
+{
+	struct load load = { .seed = random_next() | 1,
+			     .wal_limit_bytes = plays[which].wal_limit_bytes };
+	char *state, *shown;
+	size_t end;
+
+	shell("rm -rf '%s'/* '%s'/*", run.live, run.image);
+	disk_record(run.live);
+	must("open", load_open(&load, run.live, run.disk));
+	plays[which].play(&load);
+	if (!plays[which].close)
+		must("a sync", load_sync(&load));
+	state = load_state(&load);
+	if (plays[which].close)
+		load_close(&load);
+	disk_fail(run.live, FAULT_EIO, 0, 0);
+	end = disk_steps();
+	/* At once, and when all that was not lost has got to the disk by itself. */
+	for (enum luck luck = LUCK_NONE; luck <= LUCK_ALL; luck++) {
+		disk_image(end, luck, 1, run.image);
+		shown = in_child(show_and_check, NULL);
+		same(plays[which].name, shown, state);
+		free(shown);
+	}
+	load_close(&load);
+	disk_record(NULL);
+	free(state);
+}
+
+static unsigned syncs(unsigned rounds)
+{
+	unsigned done = 0;
+
+	for (unsigned i = 0; i < rounds; i++)
+		for (size_t which = 0; which < PLAYS && !enough(); which++, done++)
+			play(which);
+	return done;
+}
+
 /* ---- main -------------------------------------------------------------------------------- */
 
 int main(int count, char **words)
@@ -690,14 +833,16 @@ int main(int count, char **words)
 	const char *temporary = getenv("TMPDIR"), *seed = getenv("SEED"),
 		   *seconds = getenv("TORTURE_SECONDS");
 	unsigned number, starts = 0, done;
-	bool of_cuts;
+	bool of_cuts, of_syncs;
 
 	if (count != 4 ||
-	    (strcmp(words[1], "cuts") != 0 && strcmp(words[1], "errors") != 0)) {
-		fprintf(stderr, "power cuts|errors disk|os NUMBER\n");
+	    (strcmp(words[1], "cuts") != 0 && strcmp(words[1], "errors") != 0 &&
+	     strcmp(words[1], "syncs") != 0)) {
+		fprintf(stderr, "power cuts|errors|syncs disk|os NUMBER\n");
 		return 2;
 	}
 	of_cuts = strcmp(words[1], "cuts") == 0;
+	of_syncs = strcmp(words[1], "syncs") == 0;
 	run.disk = strcmp(words[2], "disk") == 0;
 	number = (unsigned)strtoul(words[3], NULL, 10);
 	run.seed = seed ? strtoull(seed, NULL, 10) : (uint64_t)time(NULL) * 2654435761u;
@@ -710,10 +855,15 @@ int main(int count, char **words)
 	directory_make(run.live, "live");
 	directory_make(run.image, "image");
 	printf("SEED=%" PRIu64 "\n", run.seed);
-	done = of_cuts ? cuts(number) : errors(number ? number : 1, &starts);
+	done = of_cuts	  ? cuts(number)
+	       : of_syncs ? syncs(number)
+			  : errors(number ? number : 1, &starts);
 	shell("rm -rf '%s' # %s", run.directory, "");
 	if (of_cuts)
 		printf("%u power cuts survived, durability %s\n", done - !!run.wrong,
+		       words[2]);
+	else if (of_syncs)
+		printf("%u syncs lost and survived, durability %s\n", done - !!run.wrong,
 		       words[2]);
 	else
 		printf("%u I/O errors under load and %u at start survived, durability "

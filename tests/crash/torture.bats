@@ -46,3 +46,8 @@ power() {
 @test "EIO and ENOSPC at any write and sync, durability os: refused, and nothing changed" {
 	power errors os 60
 }
+
+@test "a sync that fails while the WAL is copied, at the close or before a start loses nothing" {
+	power syncs disk 2
+	power syncs os 2
+}
