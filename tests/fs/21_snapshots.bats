@@ -749,6 +749,9 @@ left() { [ "$(snapshots)" = "$1" ]; }
 	wait_until gone_to 6
 }
 
+# emptied PARTITION - a condition for wait_until.
+emptied() { [ -z "$(ls "$Q/partitions/$1/segments")" ]; }
+
 @test "while it lives nothing of it is deleted: a clock set forward and back brings back none" {
 	own_clock
 	start
@@ -758,6 +761,8 @@ left() { [ "$(snapshots)" = "$1" ]; }
 	clock 1000000
 	setting "$Q" retention_seconds 10d
 	wait_until left ''
+	wait_until emptied a
+	wait_until emptied b
 	clock 0
 	setting "$Q" retention_seconds 0
 	is "$(snapshots)" ''
