@@ -39,7 +39,7 @@ static bool namespace_enter(void)
 				     !text_write("/proc/self/uid_map", uid_map) ||
 				     !text_write("/proc/self/gid_map", gid_map))
 		return false;
-	return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
+	return mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) == 0;
 }
 
 static int setup_small(void **state)

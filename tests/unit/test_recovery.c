@@ -20,7 +20,7 @@ enum { PUSHED, SOUGHT = PUSHED + PUSHERS, POPPED, MADE, WHATS };
 
 /* `count` of these things were answered by now; pusher i counts under PUSHED + i. */
 struct report {
-	int what;
+	int64_t what; /* all of it is written */
 	int64_t count;
 };
 
