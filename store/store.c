@@ -237,6 +237,22 @@ static void locks_init(struct store *store)
 	pthread_cond_init(&store->copy_wake, NULL);
 }
 
+/* The names of the files that a start makes, which a sync of the files need not bring to the
+ * disk. */
+static int names_sync(const struct store *store)
+{
+	char *copy = strdup(store->path);
+	int fd = copy ? open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+	int error = !copy					   ? -ENOMEM
+		    : fd < 0 || (fsync(fd) < 0 && errno != EINVAL) ? -errno
+								   : 0;
+
+	if (fd >= 0)
+		close(fd);
+	free(copy);
+	return error;
+}
+
 int store_open(const struct store_options *options, struct store **out,
 	       struct store_why *why)
 {
@@ -274,10 +290,11 @@ int store_open(const struct store_options *options, struct store **out,
 	    (error = schema_make(store->path, why)) ||
 	    (error = writer_open(store, why)) || (error = schema_update(store, why)) ||
 	    (error = reserve_open(store, why)) || (error = wal_open(store)) ||
-	    (error = tail_open(store, why)) || (error = meta_load(store)) ||
-	    (error = dedup_load(store)) || (error = items_load(store)) ||
-	    (error = wal_prepare(store)) || (error = timer_start(store)) ||
-	    (error = passing_start(store)) || (error = copy_start(store))) {
+	    (error = tail_open(store, why)) || (error = names_sync(store)) ||
+	    (error = meta_load(store)) || (error = dedup_load(store)) ||
+	    (error = items_load(store)) || (error = wal_prepare(store)) ||
+	    (error = timer_start(store)) || (error = passing_start(store)) ||
+	    (error = copy_start(store))) {
 		if (why && !why->text[0])
 			why_set(why, 0, "%s",
 				store->writer && store->writer->error
