@@ -149,6 +149,24 @@ ino_t place_number(const struct place *place);	   /* st_ino: constant while it e
  * as '?'; NULL: ENOMEM. */
 char *place_path(const struct place *place, const char *name);
 
+/* The node of a directory, or NULL. */
+struct node *node_find_locked(struct mount *mount, const struct place *place);
+
+/* ---- stale.c: names that are gone without the kernel's doing ------------------------------ */
+
+struct stale {
+	pthread_t thread;
+	bool running;
+	/* under mount->nodes_lock */
+	atomic_bool stopping;
+	bool looking; /* at the store */
+	size_t at;    /* nodes there are when it looks */
+	pthread_cond_t news;
+};
+int stale_begin(struct mount *mount);
+void stale_stop(struct mount *mount); /* it uses the store no more */
+void stale_end(struct mount *mount);  /* once there is no mount */
+
 /* ---- the mount --------------------------------------------------------------------------- */
 
 struct mount {
@@ -156,9 +174,11 @@ struct mount {
 	struct fuse_session *session; /* borrowed; set before the loop */
 	uid_t owner;
 	struct node root;
-	pthread_mutex_t nodes_lock; /* the hash and all lookup counts */
+	pthread_mutex_t nodes_lock; /* the hash, the list and all lookup counts */
 	struct node *buckets[1024]; /* directories */
 	struct node_list nodes;
+	size_t node_count;
+	struct stale stale;
 	pthread_mutex_t handles_lock; /* the list */
 	TAILQ_HEAD(, handle) handles;
 	struct errors errors;

@@ -340,6 +340,8 @@ static void serve_end(struct daemon *daemon)
 		store_close(daemon->store);
 	if (daemon->mounted)
 		fuse_session_unmount(daemon->session);
+	if (daemon->mount)
+		stale_end(daemon->mount);
 	if (daemon->telling) /* what it waited for is answered or aborted by now */
 		pthread_join(daemon->teller, NULL);
 	if (daemon->handlers)

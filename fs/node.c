@@ -132,7 +132,7 @@ static struct node **bucket(struct mount *mount, const struct place *place)
 			       (sizeof(mount->buckets) / sizeof(*mount->buckets))];
 }
 
-static struct node *find_locked(struct mount *mount, const struct place *place)
+struct node *node_find_locked(struct mount *mount, const struct place *place)
 {
 	struct node *node = *bucket(mount, place);
 
@@ -176,10 +176,12 @@ struct node *node_take(struct mount *mount, struct place *place, uid_t uid)
 		place->file->ops->init(fresh);
 	pthread_mutex_lock(&mount->nodes_lock);
 	if (!place->file)
-		node = find_locked(mount, place);
+		node = node_find_locked(mount, place);
 	if (!node) {
 		node = fresh;
 		TAILQ_INSERT_TAIL(&mount->nodes, node, all);
+		if (++mount->node_count == mount->stale.at)
+			pthread_cond_signal(&mount->stale.news);
 		if (!place->file) {
 			at = bucket(mount, place);
 			node->hash_next = *at;
@@ -206,6 +208,7 @@ void node_forget(struct mount *mount, struct node *node, uint64_t lookups)
 	if (gone) {
 		unhash_locked(mount, node);
 		TAILQ_REMOVE(&mount->nodes, node, all);
+		mount->node_count--;
 	}
 	pthread_mutex_unlock(&mount->nodes_lock);
 	if (gone)
@@ -217,7 +220,7 @@ void node_retire(struct mount *mount, const struct place *place)
 	struct node *node;
 
 	pthread_mutex_lock(&mount->nodes_lock);
-	node = find_locked(mount, place);
+	node = node_find_locked(mount, place);
 	if (node)
 		unhash_locked(mount, node);
 	pthread_mutex_unlock(&mount->nodes_lock);
@@ -279,7 +282,8 @@ struct mount *mount_new(struct store *store)
 	pthread_mutex_init(&mount->nodes_lock, NULL);
 	pthread_mutex_init(&mount->handles_lock, NULL);
 	pthread_mutex_init(&mount->errors.lock, NULL);
-	if (park_begin(mount)) {
+	if (park_begin(mount) || stale_begin(mount)) {
+		park_end(mount);
 		mount_free(mount);
 		return NULL;
 	}
@@ -297,6 +301,7 @@ void mount_end(struct mount *mount)
 	struct handle *handle;
 	struct node *node;
 
+	stale_stop(mount);
 	park_end(mount); /* its notifier may be the one that commits just now */
 	store_settle(mount->store); /* calls that wait use nodes and handles */
 	while ((handle = TAILQ_FIRST(&mount->handles))) {
@@ -321,5 +326,6 @@ void mount_free(struct mount *mount)
 	pthread_mutex_destroy(&mount->park.lock);
 	pthread_cond_destroy(&mount->park.news);
 	pthread_cond_destroy(&mount->park.calm);
+	pthread_cond_destroy(&mount->stale.news);
 	free(mount);
 }

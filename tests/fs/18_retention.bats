@@ -658,6 +658,7 @@ held() {
 	setting "$Q" retention_bytes 20000
 	local round before storm
 	far() { [ "$(first)" -gt "$1" ]; }
+	swept() { [ "$(stat_of "$P/stats" bytes)" -le 20000 ]; }
 	for round in 1 2; do
 		PAD=300 spawn writers "w$round" 3 1000000 "$Q/push" 2>/dev/null
 		storm=$!
@@ -667,6 +668,7 @@ held() {
 		wait "$storm" || true # its writers end when the mount does
 		start
 		[ "$(first)" -ge "$before" ]
+		wait_until swept # it goes on where it was
 		is "$(wc -l <"$P/log") $(wc -c <"$P/log")" \
 			"$(stat_of "$P/stats" messages) $(stat_of "$P/stats" bytes)"
 		is "$(ls "$P/segments" | head -n 1)" "$(printf %020d "$(first)")"

@@ -434,6 +434,25 @@ refusals() {
 	pops "$G/pop" a
 }
 
+@test "names that are gone without the kernel's doing are kept by nobody" {
+	ini durability=os
+	start
+	queue
+	P=$Q/partitions/default
+	left_one() { [ "$(find "$P/segments" -mindepth 1 | wc -l)" = 1 ]; }
+	come_and_go() {
+		local i
+		for i in 1 2 3 4; do
+			setting "$Q" retention_bytes 0
+			perl -e 'open F, ">", $ARGV[0]; syswrite F, "m\n" for 1 .. 3000' "$Q/push"
+			ls -l "$P/segments" >/dev/null
+			setting "$Q" retention_bytes 1
+			wait_until left_one
+		done
+	}
+	steady 1500 come_and_go
+}
+
 @test "inotify watches of everything cost nobody anything" {
 	start
 	queue
