@@ -242,14 +242,17 @@ static void locks_init(struct store *store)
 static int names_sync(const struct store *store)
 {
 	char *copy = strdup(store->path);
-	int fd = copy ? open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-	int error = !copy					   ? -ENOMEM
-		    : fd < 0 || (fsync(fd) < 0 && errno != EINVAL) ? -errno
-								   : 0;
+	int fd, error = 0;
 
-	if (fd >= 0)
-		close(fd);
+	if (!copy)
+		return -ENOMEM;
+	fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	free(copy);
+	if (fd < 0)
+		return -errno;
+	if (fsync(fd) < 0 && errno != EINVAL) /* some have no such thing */
+		error = -errno;
+	close(fd);
 	return error;
 }
 
