@@ -668,6 +668,8 @@ static unsigned errors(unsigned every, unsigned *starts)
 
 	shell("rm -rf '%s'/* # %s", run.image, "");
 	state = in_child(load_and_crash, &injection);
+	if (!state)
+		wrong("a load that is left by a crash", "(it crashed)\n", NULL);
 	shell("cp '%s'/* '%s'/", run.image, run.live);
 	injection.at = UINT64_MAX;
 	calls = state && !enough() ? error_start(&injection, state, &failed) : 0;
