@@ -26,6 +26,11 @@ daemons() {
 		[[ $line != "$QUEENFS "*"$BATS_TEST_TMPDIR"* ]] || basename "${file%/cmdline}"
 	done
 }
+
+# by_command - for tests that look for it so.
+by_command() {
+	[ "${QUEENFS_SANITIZE:-}" != valgrind ] || skip "the command is valgrind's"
+}
 no_daemon() { [ -z "$(daemons)" ]; }
 
 mounted() { grep -qF " $1 " /proc/self/mountinfo; }
@@ -150,6 +155,7 @@ untouched() {
 }
 
 @test "the daemon in the background has left the caller's session, directory and stdio" {
+	by_command
 	(cd "$BATS_TEST_TMPDIR" && queenfs -c "$INI" "$S" "$M" </dev/null)
 	pid=$(daemons)
 	is "$(readlink "/proc/$pid/cwd")" /
@@ -361,6 +367,7 @@ untouched() {
 # ---- what it was started with ----------------------------------------------------------
 
 @test "closed descriptors, an ignored SIGCHLD and a blocked SIGTERM do no harm" {
+	by_command
 	run -1 bash -c '"$QUEENFS" -c "$1" "$2" "$3/missing" <&- >&- 2>&-' - "$INI" "$S" "$M" 3>&-
 	perl -e '
 		use POSIX;
@@ -448,6 +455,7 @@ untouched() {
 }
 
 @test "a mount left dead by a crash is replaced at start, in the background" {
+	by_command
 	queenfs -c "$INI" "$S" "$M"
 	kill -9 "$(daemons)"
 	wait_until no_daemon
