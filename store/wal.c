@@ -136,7 +136,7 @@ int db_mend_wal(struct store *store)
 
 /* ---- into the file ---------------------------------------------------------------------- */
 
-#define COPY_PARTS 4 /* of the limit, after each of which the thread copies */
+#define COPY_PARTS 2 /* of the limit, after each of which the thread copies */
 
 /* Writing over what is there costs half of what growing a file does, so the file is cut only
  * when it is far too large or its room is wanted. */
