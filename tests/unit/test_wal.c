@@ -71,13 +71,13 @@ static void test_copied(void **state)
 
 	(void)state;
 	open_with_limit(LIMIT);
-	while (test.store->wal_bytes < LIMIT / 4)
+	while (test.store->wal_bytes < LIMIT / 2)
 		push_some(1);
 	/* fsync(2) adds nothing to the WAL, and wakes the thread */
 	wait_for(sync_store() == 0 && test.store->copied_bytes == test.store->wal_bytes);
 	/* all is copied: the next commit begins it anew, and nobody waited for that */
 	push_some(1);
-	assert_in_range(test.store->wal_bytes, 1, LIMIT / 4);
+	assert_in_range(test.store->wal_bytes, 1, LIMIT / 2);
 }
 
 static void test_part_copied(void **state)
@@ -89,11 +89,11 @@ static void test_part_copied(void **state)
 
 	(void)state;
 	open_with_limit(LIMIT);
-	while (test.store->wal_bytes < LIMIT / 4)
+	while (test.store->wal_bytes < LIMIT / 8)
 		push_some(1);
 	seen = test.store->wal_bytes;
 	db = outsider_begin();
-	while (test.store->wal_bytes < LIMIT / 2)
+	while (test.store->wal_bytes < LIMIT * 3 / 4)
 		push_some(1);
 	wait_for(sync_store() == 0 && test.store->copied_bytes == seen);
 	/* there is nothing more to copy, and so nothing to sync, however often it is woken */
