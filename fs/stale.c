@@ -77,21 +77,22 @@ static bool gone(const struct name *name)
 	return name->base < info.first_offset;
 }
 
-/* Leaves those that are gone. */
-static void gone_keep(struct names *names)
+/* How many are gone; the others lose their text. */
+static size_t gone_count(struct names *names)
 {
-	size_t kept = 0;
+	size_t count = 0;
 
 	for (size_t i = 0; i < names->count; i++) {
 		struct name *name = &names->all[i];
-		bool keep = gone(name);
-		store_put(name->partition);
-		if (keep)
-			names->all[kept++] = *name;
-		else
+		if (gone(name)) {
+			count++;
+		} else {
 			free(name->text);
+			name->text = NULL;
+		}
+		store_put(name->partition);
 	}
-	names->count = kept;
+	return count;
 }
 
 /* A parent may be forgotten meanwhile: then the kernel knows no such number, or looks a name
@@ -100,7 +101,7 @@ static void tell(struct mount *mount, struct names *names)
 {
 	for (size_t i = 0; i < names->count; i++) {
 		const struct name *name = &names->all[i];
-		if (!mount->stale.stopping)
+		if (name->text && !mount->stale.stopping)
 			fuse_lowlevel_notify_inval_entry(mount->session, name->parent,
 							 name->text, strlen(name->text));
 		free(name->text);
@@ -125,7 +126,7 @@ static void *stale_main(void *arg)
 	pthread_mutex_lock(&mount->nodes_lock);
 	while (!stale->stopping) {
 		struct names names = { 0 };
-		size_t left;
+		size_t count, left;
 		if (mount->node_count < stale->at) {
 			pthread_cond_wait(&stale->news, &mount->nodes_lock);
 			continue;
@@ -133,12 +134,11 @@ static void *stale_main(void *arg)
 		stale->looking = true;
 		names_take_locked(mount, &names);
 		pthread_mutex_unlock(&mount->nodes_lock);
-		gone_keep(&names);
+		count = gone_count(&names);
 		pthread_mutex_lock(&mount->nodes_lock);
 		stale->looking = false;
 		pthread_cond_broadcast(&stale->news);
-		left = mount->node_count > names.count ? mount->node_count - names.count
-						       : 0;
+		left = mount->node_count > count ? mount->node_count - count : 0;
 		stale->at = left > LEAST / 2 ? 2 * left : LEAST;
 		pthread_mutex_unlock(&mount->nodes_lock);
 		tell(mount, &names);
