@@ -18,6 +18,7 @@
 
 #include "array.h"
 #include "store.h"
+#include "thread.h"
 
 struct call;
 struct handle;
@@ -68,8 +69,8 @@ struct park {
 	TAILQ_HEAD(parked_list, parked) all, cancelled;
 	TAILQ_HEAD(, handle) notify; /* whose poll is to be told */
 	TAILQ_HEAD(, errand) errands;
-	pthread_t notifier;
-	bool running, stopping;
+	struct thread notifier;
+	bool stopping;
 };
 
 int park_begin(struct mount *mount); /* after the fork */
@@ -155,12 +156,12 @@ struct node *node_find_locked(struct mount *mount, const struct place *place);
 /* ---- stale.c: names that are gone without the kernel's doing ------------------------------ */
 
 struct stale {
-	pthread_t thread;
-	bool running;
-	/* under mount->nodes_lock */
+	struct thread thread;
+	/* under mount->nodes_lock; `stopping` is also looked at without */
 	atomic_bool stopping;
 	bool looking; /* at the store */
-	size_t at;    /* nodes there are when it looks */
+	size_t made;  /* nodes since the last look */
+	size_t after; /* so many it looks again */
 	pthread_cond_t news;
 };
 int stale_begin(struct mount *mount);
@@ -177,7 +178,6 @@ struct mount {
 	pthread_mutex_t nodes_lock; /* the hash, the list and all lookup counts */
 	struct node *buckets[1024]; /* directories */
 	struct node_list nodes;
-	size_t node_count;
 	struct stale stale;
 	pthread_mutex_t handles_lock; /* the list */
 	TAILQ_HEAD(, handle) handles;

@@ -180,7 +180,7 @@ struct node *node_take(struct mount *mount, struct place *place, uid_t uid)
 	if (!node) {
 		node = fresh;
 		TAILQ_INSERT_TAIL(&mount->nodes, node, all);
-		if (++mount->node_count == mount->stale.at)
+		if (++mount->stale.made == mount->stale.after)
 			pthread_cond_signal(&mount->stale.news);
 		if (!place->file) {
 			at = bucket(mount, place);
@@ -208,7 +208,6 @@ void node_forget(struct mount *mount, struct node *node, uint64_t lookups)
 	if (gone) {
 		unhash_locked(mount, node);
 		TAILQ_REMOVE(&mount->nodes, node, all);
-		mount->node_count--;
 	}
 	pthread_mutex_unlock(&mount->nodes_lock);
 	if (gone)

@@ -18,7 +18,6 @@
  */
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -403,8 +402,6 @@ static void *notifier_main(void *arg)
 int park_begin(struct mount *mount)
 {
 	struct park *park = &mount->park;
-	sigset_t all, before;
-	int error;
 
 	TAILQ_INIT(&park->all);
 	TAILQ_INIT(&park->cancelled);
@@ -413,26 +410,20 @@ int park_begin(struct mount *mount)
 	pthread_mutex_init(&park->lock, NULL);
 	pthread_cond_init(&park->news, NULL);
 	pthread_cond_init(&park->calm, NULL);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(&park->notifier, NULL, notifier_main, park);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	park->running = error == 0;
-	return -error;
+	return thread_start(&park->notifier, notifier_main, park);
 }
 
 void park_end(struct mount *mount)
 {
 	struct park *park = &mount->park;
 
-	if (!park->running)
+	if (!park->notifier.running)
 		return;
 	pthread_mutex_lock(&park->lock);
 	park->stopping = true;
 	pthread_cond_signal(&park->news);
 	pthread_mutex_unlock(&park->lock);
-	pthread_join(park->notifier, NULL);
-	park->running = false;
+	thread_join(&park->notifier);
 	pthread_mutex_lock(&park->lock);
 	while (!TAILQ_EMPTY(&park->errands))
 		errand_run(park);

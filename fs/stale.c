@@ -5,20 +5,20 @@
  *
  * 1. The kernel keeps what it looked up until it is short of memory or somebody asks for the
  *    same name again, and we keep a node for it. A year of find in segments/ would be a year
- *    of nodes. So when there are twice as many nodes as were in use last time, it is told.
+ *    of nodes. So each time that as many nodes have been made as there are, it is told. It
+ *    may forget them later, or never while they are open: so they are not counted again.
  * 2. Telling waits for the directory's lock in the kernel, which somebody may hold who waits
  *    for an answer of the notifier; hence a thread of its own. When the daemon ends, such a
  *    call ends with the mount, and needs nothing of the store.
  */
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "array.h"
 #include "fs.h"
 
-#define LEAST 4096 /* nodes that are not worth a look */
+#define LEAST 4096 /* nodes made that are not worth a look */
 
 struct name {
 	fuse_ino_t parent;
@@ -77,22 +77,17 @@ static bool gone(const struct name *name)
 	return name->base < info.first_offset;
 }
 
-/* How many are gone; the others lose their text. */
-static size_t gone_count(struct names *names)
+/* Those that are there lose their text. */
+static void gone_keep(struct names *names)
 {
-	size_t count = 0;
-
 	for (size_t i = 0; i < names->count; i++) {
 		struct name *name = &names->all[i];
-		if (gone(name)) {
-			count++;
-		} else {
+		if (!gone(name)) {
 			free(name->text);
 			name->text = NULL;
 		}
 		store_put(name->partition);
 	}
-	return count;
 }
 
 /* A parent may be forgotten meanwhile: then the kernel knows no such number, or looks a name
@@ -111,11 +106,18 @@ static void tell(struct mount *mount, struct names *names)
 
 static void names_take_locked(struct mount *mount, struct names *names)
 {
+	struct stale *stale = &mount->stale;
 	struct node *node;
+	size_t count = 0;
 
 	TAILQ_FOREACH(node, &mount->nodes, all)
-	if (vanishes(&node->place) && !add_locked(mount, names, &node->place))
-		break;
+	{
+		if (vanishes(&node->place) && !add_locked(mount, names, &node->place))
+			break;
+		count++;
+	}
+	stale->made = 0;
+	stale->after = count > LEAST ? count : LEAST;
 }
 
 static void *stale_main(void *arg)
@@ -126,20 +128,17 @@ static void *stale_main(void *arg)
 	pthread_mutex_lock(&mount->nodes_lock);
 	while (!stale->stopping) {
 		struct names names = { 0 };
-		size_t count, left;
-		if (mount->node_count < stale->at) {
+		if (stale->made < stale->after) {
 			pthread_cond_wait(&stale->news, &mount->nodes_lock);
 			continue;
 		}
 		stale->looking = true;
 		names_take_locked(mount, &names);
 		pthread_mutex_unlock(&mount->nodes_lock);
-		count = gone_count(&names);
+		gone_keep(&names);
 		pthread_mutex_lock(&mount->nodes_lock);
 		stale->looking = false;
 		pthread_cond_broadcast(&stale->news);
-		left = mount->node_count > count ? mount->node_count - count : 0;
-		stale->at = left > LEAST / 2 ? 2 * left : LEAST;
 		pthread_mutex_unlock(&mount->nodes_lock);
 		tell(mount, &names);
 		pthread_mutex_lock(&mount->nodes_lock);
@@ -151,17 +150,10 @@ static void *stale_main(void *arg)
 int stale_begin(struct mount *mount)
 {
 	struct stale *stale = &mount->stale;
-	sigset_t all, before;
-	int error;
 
-	stale->at = LEAST;
+	stale->after = LEAST;
 	pthread_cond_init(&stale->news, NULL);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(&stale->thread, NULL, stale_main, mount);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	stale->running = error == 0;
-	return -error;
+	return thread_start(&stale->thread, stale_main, mount);
 }
 
 void stale_stop(struct mount *mount)
@@ -178,7 +170,5 @@ void stale_stop(struct mount *mount)
 
 void stale_end(struct mount *mount)
 {
-	if (mount->stale.running)
-		pthread_join(mount->stale.thread, NULL);
-	mount->stale.running = false;
+	thread_join(&mount->stale.thread);
 }

@@ -16,7 +16,6 @@
  * 5. A commit that meets ENOSPC gives up the reserve and is repeated without its pushes;
  *    pushes answer ENOSPC until the reserve is whole again.
  */
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -496,29 +495,9 @@ static void *timer_main(void *arg)
 	return NULL;
 }
 
-int thread_start(struct thread *thread, void *(*main)(void *), struct store *store)
-{
-	sigset_t all, before;
-	int error;
-
-	sigfillset(&all); /* signals are for the thread that runs the mount */
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(&thread->id, NULL, main, store);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	thread->running = error == 0;
-	return -error;
-}
-
 int timer_start(struct store *store)
 {
 	return thread_start(&store->timer, timer_main, store);
-}
-
-void thread_join(struct thread *thread)
-{
-	if (thread->running)
-		pthread_join(thread->id, NULL);
-	thread->running = false;
 }
 
 void store_settle(struct store *store)

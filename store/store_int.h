@@ -25,6 +25,7 @@
 
 #include "array.h"
 #include "store.h"
+#include "thread.h"
 
 #define container_of(pointer, type, member) \
 	((type *)(void *)((char *)(pointer)-offsetof(type, member)))
@@ -812,13 +813,6 @@ int timer_start(struct store *store);
 #define CHORE_LEAST_US 1000
 /* A sweep or a step of shrinking has ended. */
 void chore_done_locked(struct store *store, int64_t took_us);
-struct thread {
-	pthread_t id;
-	bool running;
-};
-/* One of the store's own, without signals; until store->stopping. */
-int thread_start(struct thread *thread, void *(*main)(void *), struct store *store);
-void thread_join(struct thread *thread); /* if it was started */
 
 /* ---- push.c ------------------------------------------------------------------------ */
 

@@ -453,6 +453,31 @@ refusals() {
 	steady 1500 come_and_go
 }
 
+@test "files that are open though they are gone cost no CPU" {
+	ini durability=os
+	start
+	queue
+	export PID
+	hostile <<-'EOF'
+		import resource, time
+		most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+		resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+		p, d = os.open("queues/q/push", os.O_WRONLY), "queues/q/partitions/default/segments/"
+		for _ in range(9000): os.write(p, b"m\n")
+		fds = [os.open(d + n, os.O_RDONLY) for n in os.listdir(d)[:min(8100, most - 500)]]
+		open("queues/q/config/retention_bytes", "w").write("1\n")
+		while len(os.listdir(d)) > 1: time.sleep(0.01)
+		fds += [os.open("queues/q/push", os.O_WRONLY) for _ in range(300)]
+		for _ in range(9000): os.stat("queues/q/push")
+		def ticks(): return sum(map(int, open(f"/proc/{os.environ['PID']}/stat").read().split()[13:15]))
+		quiet = 0
+		while quiet < 20: # or there is no end
+		    before = ticks()
+		    time.sleep(0.05)
+		    quiet = quiet + 1 if ticks() == before else 0
+	EOF
+}
+
 @test "inotify watches of everything cost nobody anything" {
 	start
 	queue
