@@ -51,7 +51,8 @@ ALL_CFLAGS = -std=c11 -O2 -g -fPIE -fstack-protector-strong $(HARDEN) $(WARNINGS
 ALL_LDFLAGS := -pie -pthread -Wl,-z,relro,-z,now $(filter -fsanitize=%,$(HARDEN)) $(LDFLAGS)
 
 .PHONY: all run stop test test-programs torture soak fuzz fuzz-programs bench bench-peers \
-	bench-plot bench-programs check-layers deps lint format install uninstall deb clean help libraries
+	bench-plot bench-programs check-layers deps lint format install uninstall deb clean help \
+	libraries
 .DELETE_ON_ERROR:
 
 all: $(LIB) $(BIN)

@@ -129,12 +129,14 @@ static int escapes_check(const char *line, size_t size, struct store_why *why)
 }
 
 /* To SQLite 3.40 an object or an array whose last value is a string is a key as well. So what
- * ends before a colon, outside of strings, must be a string. */
+ * ends before a colon, outside of strings, must be a string. Most lines have neither. */
 static bool keys_valid(const char *line, size_t size)
 {
 	bool quoted = false;
 	char last = '\0';
 
+	if (!memchr(line, ']', size) && !memchr(line, '}', size - 1))
+		return true;
 	for (size_t i = 0; i < size; i++) {
 		char c = line[i];
 		if (c == '"')
