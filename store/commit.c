@@ -175,7 +175,7 @@ static int batch_write(struct store *store, struct batch *batch)
 		batch_apply(store, batch);
 		return writer->error;
 	}
-	if (store->disk && db_mend_wal(store)) {
+	if (store->disk && wal_mend(store)) {
 		tail_folded(store, false);
 		return writer->error;
 	}
@@ -294,13 +294,13 @@ static void batch_run(struct store *store, struct batch *batch)
 		store->full = true;
 		error = batch_write(store, batch);
 	}
-	if (!error && synced && db_sync_wal(store) < 0)
+	if (!error && synced && wal_sync(store) < 0)
 		fail_syncs(store, batch);
 	batch->took_us = monotonic_us() - began_us;
 	if (error) {
 		batch_fail(store, batch, false, error);
 		batch_redirty(store, batch);
-		db_mend_wal(store); /* before those who were refused are told */
+		wal_mend(store); /* before those who were refused are told */
 	} else {
 		batch_publish(store, batch);
 	}
@@ -310,7 +310,7 @@ static void batch_run(struct store *store, struct batch *batch)
 	if (!error && store->batch_freed)
 		shrink_look(store);
 	else
-		db_checkpoint(store, CHECKPOINT_IF_LARGE);
+		wal_checkpoint(store, CHECKPOINT_IF_LARGE);
 }
 
 /* ---- chores --------------------------------------------------------------------------- */

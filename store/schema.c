@@ -235,7 +235,7 @@ int schema_update(struct store *store, struct store_why *why)
 		return why_set(why, writer->error, "cannot bring it to format %d: %s",
 			       STORE_VERSION, writer->why.text);
 	/* An older program must see in the header that it is none of its own. */
-	db_checkpoint(store, CHECKPOINT_CUT);
+	wal_checkpoint(store, CHECKPOINT_CUT);
 	return 0;
 }
 

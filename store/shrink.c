@@ -93,5 +93,5 @@ void shrink_look(struct store *store)
 	else if (before && !store->shrinking) /* it is a checkpoint that cuts the file */
 		when = CHECKPOINT_NOW;
 	pthread_mutex_unlock(&store->state);
-	db_checkpoint(store, when);
+	wal_checkpoint(store, when);
 }

@@ -114,7 +114,7 @@ struct conn {
 	sqlite3_stmt *stmts[STMT_COUNT];
 	int error; /* -errno of the first failure since conn_error_clear(), or 0 */
 	struct store_why why;
-	atomic_bool doubtful; /* a sync has failed: db_mend_wal() */
+	atomic_bool doubtful; /* a sync has failed: wal_mend() */
 	struct conn *next;    /* in the pool */
 };
 
@@ -151,14 +151,14 @@ void db_read_end(struct store *store, struct conn *conn);
 
 /* ---- wal.c: synced, mended, copied into the file ----------------------------------- */
 
-int db_sync_wal(struct store *store);
+int wal_sync(struct store *store);
 /* After a sync that failed: what was committed is on the disk, what was refused is not. */
-int db_mend_wal(struct store *store);
+int wal_mend(struct store *store);
 #define WAL_FRAME_HEADER 24 /* before each page in the WAL */
 /* The committing role: empties the WAL, if it is past its limit or anyway; with CUT its file
  * is cut. */
 enum checkpoint { CHECKPOINT_IF_LARGE, CHECKPOINT_NOW, CHECKPOINT_CUT };
-void db_checkpoint(struct store *store, enum checkpoint when);
+void wal_checkpoint(struct store *store, enum checkpoint when);
 /* Mends what the last start has left. */
 int wal_open(struct store *store);
 /* Before the last connection is closed: SQLite then copies what is left, and removes the WAL. */

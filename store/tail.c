@@ -450,7 +450,7 @@ static int replay(struct store *store, const char *text, size_t size, uint64_t n
 	/* Before the file is written over: what a power loss has left is not lost by the next,
 	 * and no later start jumps to a number that was given out. */
 	if (!writer->error)
-		db_sync_wal(store);
+		wal_sync(store);
 	return writer->error;
 }
 

@@ -97,7 +97,7 @@ static int copied_forget(struct store *store)
 }
 
 /* To mend it, with copy_lock. */
-static int wal_sync(struct store *store, bool mend)
+static int sync_or_mend(struct store *store, bool mend)
 {
 	sqlite3_file *wal = NULL;
 	int code = wal_file(store, &wal);
@@ -117,21 +117,21 @@ static int wal_sync(struct store *store, bool mend)
 	return 0;
 }
 
-int db_sync_wal(struct store *store)
+int wal_sync(struct store *store)
 {
 	int error;
 
 	if (!store->writer->doubtful)
-		return wal_sync(store, false);
+		return sync_or_mend(store, false);
 	pthread_mutex_lock(&store->copy_lock);
-	error = wal_sync(store, true);
+	error = sync_or_mend(store, true);
 	pthread_mutex_unlock(&store->copy_lock);
 	return error;
 }
 
-int db_mend_wal(struct store *store)
+int wal_mend(struct store *store)
 {
-	return store->writer->doubtful ? db_sync_wal(store) : 0;
+	return store->writer->doubtful ? wal_sync(store) : 0;
 }
 
 /* ---- into the file ---------------------------------------------------------------------- */
@@ -159,7 +159,7 @@ static int checkpoint(struct conn *conn, int mode)
 static int checkpoint_whole(struct store *store, int mode)
 {
 	struct conn *writer = store->writer;
-	int error = writer->doubtful ? wal_sync(store, true) : 0;
+	int error = writer->doubtful ? sync_or_mend(store, true) : 0;
 
 	if (!error)
 		error = checkpoint(writer, SQLITE_CHECKPOINT_PASSIVE);
@@ -194,7 +194,7 @@ static void restart(struct store *store, int mode)
 	store->wal_retry_bytes = 0;
 }
 
-void db_checkpoint(struct store *store, enum checkpoint when)
+void wal_checkpoint(struct store *store, enum checkpoint when)
 {
 	int mode = SQLITE_CHECKPOINT_RESTART;
 
@@ -228,7 +228,7 @@ int wal_open(struct store *store)
 	if (error)
 		return error;
 	store->writer->doubtful = true;
-	error = db_mend_wal(store);
+	error = wal_mend(store);
 	if (error != -ENOSPC)
 		return error;
 	conn_error_clear(store->writer); /* no reason not to start; it stays doubtful */
@@ -238,8 +238,8 @@ int wal_open(struct store *store)
 void wal_close(struct store *store)
 {
 	if (!store->writer->error)
-		db_checkpoint(store, CHECKPOINT_CUT);
-	if (db_mend_wal(store))
+		wal_checkpoint(store, CHECKPOINT_CUT);
+	if (wal_mend(store))
 		sqlite3_db_config(store->writer->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1,
 				  NULL);
 }
